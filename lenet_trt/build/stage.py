@@ -21,7 +21,7 @@ from lenet_trt.files import atomic_path, exclusive, is_special, sha256_file
 from lenet_trt.fuse.stage import chosen_kernels, fuse
 from lenet_trt.kernel.registry import kernel
 from lenet_trt.onnx_model.attention import ATTENTION_OPSET, written_out
-from lenet_trt.onnx_model.fixed_axes import sizes_of_batch, with_sizes
+from lenet_trt.onnx_model.fixed_axes import batch_sizes, with_sizes
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes, recorded, refuse_copy
 from lenet_trt.onnx_model.precision import convert, has_fp32_gemm, kinds_of, refuse_plugin_nodes
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, inputs_of, parse_batch, profile_for
@@ -87,8 +87,7 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
             f"--{request.precision}: {request.onnx} has to be calibrated with training images first: "
             f"lenet-trt quantize {request.onnx} --{request.precision} --data FOLDER, then build from what it writes"
         )
-    if request.batch is not None:
-        parse_batch(request.batch)
+    smallest, _, largest = parse_batch(request.batch or DEFAULT_BATCH)
     flavor = select(request.flavor)
     if not flavor.can.timing_cache and request.options.timing_cache is not None:
         raise UsageError(
@@ -109,15 +108,17 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
         original, origin = load_lenet5() if request.onnx is None else (load_model(request.onnx), str(request.onnx))
         refuse_copy(original, origin)
         original = with_sizes(original, request.sizes, request.batch, request.shapes or ())
-        if batch := sizes_of_batch(original, request.batch):  # more kernels fit where the batch is known
+        if smallest == largest and (batch := batch_sizes(original, largest)):  # an open axis would be of no use
             request = replace(request, sizes={**request.sizes, **batch}, batch=None)
             original = with_sizes(original, batch)
         precise = _with_precision(original, request, flavor)
         reads_attention = flavor.can.opset >= ATTENTION_OPSET
+        ports = inputs_of(precise)
+        profiles = profile_for(ports, request.batch, request.shapes)
         usual = {
             axis: size
-            for name, profile in profile_for(inputs_of(precise), request.batch, request.shapes).items()
-            for axis, size in zip(inputs_of(precise)[name], profile.opt, strict=True)
+            for name, profile in profiles.items()
+            for axis, size in zip(ports[name], profile.opt, strict=True)
             if isinstance(axis, str)
         }
         model = fuse(written_out(precise, halves=not reads_attention), request.plugins, targets or None, usual).model
@@ -125,7 +126,6 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
         flavor.check_gpu()
         kernels = list(plugin_nodes(model).values())
         library = library_for_build(request.library) if kernels and route.needs_library else None
-        profiles = profile_for(inputs_of(model), request.batch, request.shapes)
         evaluation = evaluate(
             model, original, {name: profile.opt for name, profile in profiles.items()}, request.images
         )

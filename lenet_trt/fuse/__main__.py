@@ -80,7 +80,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     """Fuse one file; print what was replaced and the path written."""
-    from lenet_trt.onnx_model.fixed_axes import sizes_of_batch, usual_sizes, with_sizes
+    from lenet_trt.onnx_model.fixed_axes import batch_sizes, with_sizes
+    from lenet_trt.onnx_model.profiles import axes_text, inputs_of, parse_batch
     from lenet_trt.onnx_model.read import load_model, model_files
 
     if arguments.sm and not arguments.embed:
@@ -92,9 +93,17 @@ def command(arguments: argparse.Namespace) -> int:
     source: Path = arguments.model
     sizes = sizes_from_text(arguments.sizes)
     model = with_sizes(load_model(source), sizes, arguments.batch)
-    usual = usual_sizes(model, arguments.batch)
-    sizes |= (one_batch := sizes_of_batch(model, arguments.batch))
-    model = with_sizes(model, one_batch)
+    usual: dict[str, int] = {}
+    if arguments.batch is not None:
+        smallest, opt, largest = parse_batch(arguments.batch)
+        usual = batch_sizes(model, opt)
+        if not usual:
+            axes = axes_text(inputs_of(model))
+            raise UsageError(
+                f"--batch {arguments.batch}: no input has an open first axis with a name ({axes}): leave it out"
+            )
+        if smallest == largest:
+            sizes, model, usual = sizes | usual, with_sizes(model, usual), {}
     if arguments.fp16:
         model = _half(model, source)
     output = arguments.output or source.with_name(f"{source.stem}{'.fp16' * arguments.fp16}.fused.onnx")
@@ -107,7 +116,7 @@ def command(arguments: argparse.Namespace) -> int:
     plain = model.SerializeToString() if sizes or arguments.fp16 else source.read_bytes()
     outputs: dict[Path, Mark] = {output: lambda path: made_by_fuse(path) or path.read_bytes() == plain}
     guard(outputs | ({copy: made_by_fuse} if arguments.embed else {}), model_files(source), arguments.overwrite)
-    fused = fuse(model, arguments.plugins, _architectures(arguments.sm), {} if one_batch else usual)
+    fused = fuse(model, arguments.plugins, _architectures(arguments.sm), usual)
     data = fused.model.SerializeToString() if fused.replacements else plain
     embedded = _embedded(fused.model, arguments.sm, arguments.nvrtc, arguments.tuned) if arguments.embed else None
     write_atomic(output, data)

@@ -12,6 +12,7 @@ from math import prod
 from typing import TypeAlias
 
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
+from lenet_trt.onnx_model.open_sizes import Size
 
 Factor: TypeAlias = "tuple[int, int]"  # size and stride
 Axis: TypeAlias = "tuple[Factor, ...]"
@@ -105,13 +106,7 @@ def known_sizes_of(graph: WorkingGraph, name: str) -> tuple[int, ...] | None:
     shape = graph.shape(name)
     if shape is None or None in shape or len({size for size in shape if isinstance(size, str)}) > 1:
         return None
-    return tuple(size if isinstance(size, int) else multiple_of(size or "")[0] * OPEN for size in shape)
-
-
-def multiple_of(size: str) -> tuple[int, str]:
-    """Return the number and the name in an open size: 64 and n in "64*n"."""
-    number, times, name = size.partition("*")
-    return (int(number), name) if times and number.isdecimal() else (1, size)
+    return tuple(size if isinstance(size, int) else Size.of_axis(size or "").factor * OPEN for size in shape)
 
 
 def written(sizes: Sequence[int]) -> list[int]:

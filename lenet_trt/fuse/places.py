@@ -89,6 +89,11 @@ class Place:
     copying: frozenset[int] = frozenset()
 
     @property
+    def key(self) -> tuple[str, frozenset[int]]:
+        """Return the kernel's name and the nodes that it replaces."""
+        return self.kernel.name, self.match.origins
+
+    @property
     def claimed(self) -> bool:
         """Return whether the place is taken whatever is next to it."""
         return not self.beside and not self.grouped

@@ -20,9 +20,10 @@ from onnx import helper, numpy_helper
 
 from lenet_trt.fuse.attention_products import Products, products_around
 from lenet_trt.fuse.cut import Insertion, Uses, replaced
-from lenet_trt.fuse.movement import OF_ALL, known_sizes_of, multiple_of, part_of_slice, source_of, written
+from lenet_trt.fuse.movement import OF_ALL, known_sizes_of, part_of_slice, source_of, written
 from lenet_trt.fuse.rolls import Roll, roll_after, roll_of
 from lenet_trt.fuse.working_copy import Array, WorkingGraph, WorkingNode
+from lenet_trt.onnx_model.open_sizes import Size
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,13 @@ def _shape_from_inputs(graph: WorkingGraph, node: onnx.NodeProto) -> tuple[onnx.
         if isinstance(size, int):
             parts.append(number(size))
             continue
-        factor, name = multiple_of(size or "")
-        if name not in axes:
+        known = Size.of_axis(size or "")
+        if len(known.names) != 1 or known.names[0] not in axes:
             return ()
-        source, axis = axes[name]
+        source, axis = axes[known.names[0]]
         parts.append(computed("Gather", [computed("Shape", [source]), number(axis)]))
-        if factor > 1:
-            parts[-1] = computed("Mul", [parts[-1], number(factor)])
+        if known.factor > 1:
+            parts[-1] = computed("Mul", [parts[-1], number(known.factor)])
     return *nodes, helper.make_node("Concat", parts, node.output, name=node.name, axis=0)
 
 

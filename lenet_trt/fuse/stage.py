@@ -78,8 +78,8 @@ def fuse(
         model, places, _ = places_in_order(model, kernels)
         judged, refused = find_places(with_sizes(model, usual), kernels, claims_on)
         claimed = chosen(judged)
-        there = {(place.kernel.name, place.match.origins) for place in claimed}
-        taken = [place for place in places if (place.kernel.name, place.match.origins) in there]
+        there = {place.key for place in claimed}
+        taken = [place for place in places if place.key in there]
     else:
         model, places, refused = places_in_order(model, kernels, claims_on)
         judged = places

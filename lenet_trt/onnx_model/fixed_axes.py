@@ -11,7 +11,7 @@ from onnx import GraphProto, ModelProto, ValueInfoProto
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.onnx_model.inferred import inferred
-from lenet_trt.onnx_model.profiles import Axes, axes_of, axes_text, inputs_of, parse_batch
+from lenet_trt.onnx_model.profiles import Axes, axes_of, axes_text, inputs_of
 from lenet_trt.onnx_model.shapes import known, node_name
 
 _UNNAMED = "?"
@@ -49,31 +49,10 @@ def with_sizes(
     return fixed
 
 
-def sizes_of_batch(model: ModelProto, batch: str | None) -> dict[str, int]:
-    """Return the size that ``--batch`` gives to the named first axes of the inputs; none where it gives a range."""
-    low, _, high = (0, 0, 1) if batch is None else parse_batch(batch)
-    return dict.fromkeys(_first_axes(model), low) if low == high else {}
-
-
-def usual_sizes(model: ModelProto, batch: str | None) -> dict[str, int]:
-    """Return the usual size of ``--batch MIN:OPT:MAX`` for the named first axes of the inputs.
-
-    Raises:
-        UsageError: no input has such an axis.
-    """
-    if batch is None:
-        return {}
-    _, usual, _ = parse_batch(batch)
-    first = _first_axes(model)
-    if not first:
-        inputs = axes_text(inputs_of(model))
-        raise UsageError(f"--batch {batch}: no input has an open first axis with a name ({inputs}): leave it out")
-    return dict.fromkeys(first, usual)
-
-
-def _first_axes(model: ModelProto) -> list[str]:
+def batch_sizes(model: ModelProto, batch: int) -> dict[str, int]:
+    """Return this size for the named first axes of the inputs; none where no first axis is open and has a name."""
     first = (axes[0] for axes in inputs_of(model).values() if axes)
-    return sorted({axis for axis in first if isinstance(axis, str) and axis != _UNNAMED})
+    return {axis: batch for axis in first if isinstance(axis, str) and axis != _UNNAMED}
 
 
 def _fixed(model: ModelProto, sizes: Mapping[str, int]) -> ModelProto:

@@ -25,6 +25,12 @@ class Size:
     factor: int
     names: tuple[str, ...] = ()
 
+    @classmethod
+    def of_axis(cls, name: str) -> Size:
+        """Read the name of an axis, as ``str`` writes it."""
+        number, *names = name.split("*")
+        return cls(int(number), tuple(names)) if names and number.isdecimal() else cls(1, (name,))
+
     def __mul__(self, other: Size) -> Size:
         """Return the product; zero has no names."""
         factor = self.factor * other.factor

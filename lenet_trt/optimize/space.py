@@ -15,7 +15,7 @@ from lenet_trt.fuse.assemble import assembled
 from lenet_trt.fuse.ordered_places import places_in_order
 from lenet_trt.fuse.places import Place, chosen, find_places
 from lenet_trt.fuse.stage import architectures_here, chosen_kernels
-from lenet_trt.onnx_model.fixed_axes import sizes_of_batch, with_sizes
+from lenet_trt.onnx_model.fixed_axes import batch_sizes, with_sizes
 from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement
 from lenet_trt.optimize.words import plan_text
 
@@ -118,7 +118,7 @@ class Space:
     def claimed(self, batch: int | None) -> PluginPlan:
         """Return the pieces that ``lenet-trt fuse`` would take for this size of the first axis, on the GPU here."""
         if batch not in self._claimed:
-            model = with_sizes(self.model, sizes_of_batch(self.model, None if batch is None else str(batch)))
+            model = self.model if batch is None else with_sizes(self.model, batch_sizes(self.model, batch))
             present = {piece.kernel for piece in self._places}
             kernels = [kernel for kernel in self._kernels if not kernel.by_name and kernel.name in present]
             places, _ = find_places(model, kernels, architectures_here()) if kernels else ([], [])

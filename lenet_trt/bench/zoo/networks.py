@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,17 +51,31 @@ class ZooNetwork:
         return {name: each.drawn(batch, random) for name, each in self.inputs.items()}
 
 
+def _made(module: str, name: str, package: str = "torch", **options: Any) -> Callable[[], torch.nn.Module]:
+    """Return a function that makes a network, a class or function of a module, without weights from anywhere."""
+    return lambda: getattr(_imported(module, package), name)(**options)
+
+
 def _vision(name: str) -> Callable[[], torch.nn.Module]:
-    """Return a function that makes a network of torchvision, without weights from anywhere."""
+    return _made("torchvision.models", name, "torchvision", weights=None)
 
-    def make() -> torch.nn.Module:
-        return getattr(_torchvision_models(), name)(weights=None)
 
-    return make
+def _hugging_face(name: str) -> Callable[[], torch.nn.Module]:
+    return _made("lenet_trt.bench.zoo.hugging_face", name, "transformers")
+
+
+def _imported(module: str, package: str) -> Any:
+    try:
+        return import_module(module)
+    except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision was built for another torch
+        raise LenetTrtError(
+            f"this network of the zoo comes from {package}, which cannot be imported ({error}): pip install "
+            "'lenet-trt[zoo]', with the torchvision that fits the torch here"
+        ) from error
 
 
 def _convnext_atto() -> torch.nn.Module:
-    models = _torchvision_models()
+    models = _imported("torchvision.models", "torchvision")
     widths = (40, 80, 160, 320)
     depths = (2, 2, 6, 2)
     stages = [
@@ -70,89 +85,10 @@ def _convnext_atto() -> torch.nn.Module:
     return models.ConvNeXt(stages)
 
 
-def _vit_tiny() -> torch.nn.Module:
-    return _torchvision_models().VisionTransformer(
-        image_size=224, patch_size=16, num_layers=12, num_heads=3, hidden_dim=192, mlp_dim=768
-    )
-
-
-def _torchvision_models() -> Any:
-    try:
-        import torchvision.models
-    except (ImportError, RuntimeError) as error:  # RuntimeError: it was built for another torch
-        raise LenetTrtError(
-            f"this network of the zoo comes from torchvision, which cannot be imported ({error}): pip install "
-            "'lenet-trt[zoo]', with the torchvision that fits the torch here"
-        ) from error
-    return torchvision.models
-
-
-def _unet() -> torch.nn.Module:
-    from lenet_trt.bench.zoo.dense import UNet
-
-    return UNet()
-
-
-def _super_resolution() -> torch.nn.Module:
-    from lenet_trt.bench.zoo.dense import SuperResolution
-
-    return SuperResolution()
-
-
-def _detector() -> torch.nn.Module:
-    from lenet_trt.bench.zoo.dense import Detector
-
-    return Detector()
-
-
-def _audio_convolutions() -> torch.nn.Module:
-    from lenet_trt.bench.zoo.sequences import AudioConvolutions
-
-    return AudioConvolutions()
-
-
-def _lstm() -> torch.nn.Module:
-    from lenet_trt.bench.zoo.sequences import Recurrent
-
-    return Recurrent()
-
-
-def _text_encoder() -> torch.nn.Module:
-    from lenet_trt.bench.zoo.sequences import TextEncoder
-
-    return TextEncoder()
-
-
-def _point_cloud() -> torch.nn.Module:
-    from lenet_trt.bench.zoo.graphs import PointCloud
-
-    return PointCloud()
-
-
-def _message_passing() -> torch.nn.Module:
-    from lenet_trt.bench.zoo.graphs import MessagePassing
-
-    return MessagePassing()
-
-
-def _hugging_face(name: str) -> Callable[[], torch.nn.Module]:
-    """Return a function that makes a network of transformers, without weights from anywhere."""
-
-    def make() -> torch.nn.Module:
-        try:
-            from lenet_trt.bench.zoo import hugging_face
-        except (ImportError, RuntimeError) as error:  # RuntimeError: its torchvision was built for another torch
-            raise LenetTrtError(
-                f"this network of the zoo comes from transformers, which cannot be imported ({error}): pip install "
-                "'lenet-trt[zoo]', with the torchvision that fits the torch here"
-            ) from error
-        return getattr(hugging_face, name)()
-
-    return make
-
-
 _IMAGES = {"images": ZooInput(_PICTURE)}
 _FEATURES = ("features",)
+_VIT_SIZES = {"image_size": 224, "patch_size": 16, "num_layers": 12, "num_heads": 3, "hidden_dim": 192, "mlp_dim": 768}
+_VIT_TINY = _made("torchvision.models", "VisionTransformer", "torchvision", **_VIT_SIZES)
 ZOO: tuple[ZooNetwork, ...] = (
     ZooNetwork("resnet18", "3x3 convolutions, residual sums", _vision("resnet18"), _IMAGES),
     ZooNetwork(
@@ -163,41 +99,57 @@ ZOO: tuple[ZooNetwork, ...] = (
     ),
     ZooNetwork("shufflenet_v2", "channel split and shuffle", _vision("shufflenet_v2_x1_0"), _IMAGES),
     ZooNetwork("convnext_atto", "7x7 depthwise convolutions, LayerNorm over channels, GELU", _convnext_atto, _IMAGES),
-    ZooNetwork("vit_tiny", "attention over 197 patches of an image", _vit_tiny, _IMAGES),
+    ZooNetwork("vit_tiny", "attention over 197 patches of an image", _VIT_TINY, _IMAGES),
     ZooNetwork("swin_tiny", "attention in shifted windows", _vision("swin_t"), _IMAGES),
     ZooNetwork(
         "unet",
         "convolutions at five sizes, transposed convolutions",
-        _unet,
+        _made("lenet_trt.bench.zoo.dense", "UNet"),
         {"images": ZooInput((3, 256, 256))},
         ("masks",),
     ),
     ZooNetwork(
         "super_resolution",
         "convolutions at full size, pixel shuffle, bilinear resize",
-        _super_resolution,
+        _made("lenet_trt.bench.zoo.dense", "SuperResolution"),
         {"images": ZooInput((3, 128, 128))},
         ("larger",),
     ),
     ZooNetwork(
         "detector",
         "three scales, decoding of boxes, TopK",
-        _detector,
+        _made("lenet_trt.bench.zoo.dense", "Detector"),
         {"images": ZooInput((3, 256, 256))},
         ("boxes", "scores", "classes"),
     ),
     ZooNetwork(
-        "audio_convolutions", "dilated 1-D convolutions, GroupNorm", _audio_convolutions, {"sound": ZooInput((1, 8000))}
+        "audio_convolutions",
+        "dilated 1-D convolutions, GroupNorm",
+        _made("lenet_trt.bench.zoo.sequences", "AudioConvolutions"),
+        {"sound": ZooInput((1, 8000))},
     ),
-    ZooNetwork("lstm", "a bidirectional LSTM over 64 steps", _lstm, {"features": ZooInput((64, 40))}),
     ZooNetwork(
-        "text_encoder", "embedding and attention over 128 tokens", _text_encoder, {"tokens": ZooInput((128,), 8000)}
+        "lstm",
+        "a bidirectional LSTM over 64 steps",
+        _made("lenet_trt.bench.zoo.sequences", "Recurrent"),
+        {"features": ZooInput((64, 40))},
     ),
-    ZooNetwork("point_cloud", "nearest neighbours by TopK, gather", _point_cloud, {"points": ZooInput((256, 3))}),
+    ZooNetwork(
+        "text_encoder",
+        "embedding and attention over 128 tokens",
+        _made("lenet_trt.bench.zoo.sequences", "TextEncoder"),
+        {"tokens": ZooInput((128,), 8000)},
+    ),
+    ZooNetwork(
+        "point_cloud",
+        "nearest neighbours by TopK, gather",
+        _made("lenet_trt.bench.zoo.graphs", "PointCloud"),
+        {"points": ZooInput((256, 3))},
+    ),
     ZooNetwork(
         "message_passing",
         "gather along edges, scatter with sums",
-        _message_passing,
+        _made("lenet_trt.bench.zoo.graphs", "MessagePassing"),
         {"nodes": ZooInput((64, 32)), "edges": ZooInput((2, 256), 64)},
     ),
     ZooNetwork(
