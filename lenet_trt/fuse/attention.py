@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lenet_trt.fuse.folding import computed_constant
+from lenet_trt.fuse.movement import known_sizes_of, written
 from lenet_trt.fuse.products import factor_of, products_of_matrices, swaps_last_two
 from lenet_trt.fuse.repeated_masks import one_row_for_all_queries
 from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph, WorkingNode
@@ -149,21 +150,38 @@ def sum_of_masks(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 def factor_after_transposition(graph: WorkingGraph, node: WorkingNode) -> None:
-    """Multiply an operand of a ``MatMul`` by a constant after its ``Transpose``: the product then takes the factor."""
+    """Multiply an operand of a ``MatMul`` by a constant after its ``Transpose``: the product then takes the factor.
+
+    A ``Reshape`` between them, which divides the last axis into heads, becomes a view of what is multiplied.
+    """
     for name in dict.fromkeys(node.inputs if node.is_op("MatMul") else ()):
         transpose = graph.producer(name)
         if transpose is None or not transpose.is_op("Transpose") or graph.only_consumer(name) is None:
             continue
-        scaled = _before(graph, transpose, "Transpose")
+        before = _before(graph, transpose, "Transpose")
+        heads = before if before is not None and before.is_op("Reshape") else None
+        scaled = before if heads is None else _before(graph, heads, "Reshape")
         factor = None if scaled is None else factor_of(graph, scaled)
         if scaled is None or factor is None or graph.shape(factor[0]) != graph.shape(scaled.outputs[0]):
             continue
+        slots = [scaled.slot, transpose.slot]
+        x, origins = factor[0], scaled.origins
+        new = []
+        if heads is not None:
+            if (sizes := known_sizes_of(graph, heads.outputs[0])) is None:
+                continue
+            x = f"{heads.outputs[0]}.not_scaled"
+            target = graph.add_constant(f"{x}.shape", np.array(written(sizes), np.int64))
+            graph.learn_shape(x, graph.shape(heads.outputs[0]) or (), factor[0])
+            view = WorkingNode("Reshape", [factor[0], target], [x], {}, frozenset())
+            new, slots, origins = [(scaled.slot, view)], [heads.slot, transpose.slot], origins | heads.origins
         between = f"{name}.not_scaled"
         graph.learn_shape(between, graph.shape(name) or ())
         inputs = [between if value == factor[0] else value for value in scaled.inputs]
-        first = WorkingNode("Transpose", [factor[0]], [between], transpose.attributes, transpose.origins)
-        second = WorkingNode(scaled.op_type, inputs, list(transpose.outputs), {}, scaled.origins)
-        graph.replace([scaled, transpose], [(scaled.slot, first), (transpose.slot, second)])
+        first = WorkingNode("Transpose", [x], [between], transpose.attributes, transpose.origins)
+        second = WorkingNode(scaled.op_type, inputs, list(transpose.outputs), {}, origins)
+        old = [scaled, transpose] if heads is None else [scaled, heads, transpose]
+        graph.replace(old, [*new, *zip(slots, (first, second), strict=True)])
 
 
 def last_axis_last(graph: WorkingGraph, node: WorkingNode) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lenet_trt.fuse.movement import known_sizes_of
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 
@@ -49,4 +50,15 @@ def products_around(graph: WorkingGraph, softmax: WorkingNode) -> Products | Non
         None if add is None else add.inputs[1],
         add is not None and bool(add.attributes.get("tiled")),
         bool(softmax.attributes.get("guarded")),
+    )
+
+
+def is_dense_layer(graph: WorkingGraph, node: WorkingNode) -> bool:
+    """Return whether a node is a dense layer with constant weights, of rows whose sizes are known or open."""
+    return (
+        node.is_op("Gemm")
+        and node.attributes == {"transB": 1}
+        and all(name in graph.constants for name in node.inputs[1:])
+        and known_sizes_of(graph, node.inputs[0]) is not None
+        and known_sizes_of(graph, node.outputs[0]) is not None
     )

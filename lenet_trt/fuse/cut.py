@@ -16,10 +16,11 @@ _FUNCTIONS_IR_VERSION = 8
 
 @dataclass(frozen=True)
 class Insertion:
-    """Hold new nodes, and the indexes of the nodes that they replace."""
+    """Hold new nodes, and the indexes of the nodes that they replace; they come where ``place`` is, or the last one."""
 
     nodes: tuple[onnx.NodeProto, ...]
     origins: frozenset[int]
+    place: int | None = None
 
 
 class Uses:
@@ -57,8 +58,13 @@ class Uses:
     def _unread(self, index: int, gone: set[int], wanted: set[str]) -> bool:
         return not any(name in wanted or self.readers.get(name, set()) - gone for name in self.graph.node[index].output)
 
-    def obstacle(self, origins: frozenset[int], inputs: Sequence[str], outputs: Sequence[str]) -> str | None:
-        """Return why one node with these ``inputs`` and ``outputs`` cannot replace the nodes, or None if it can."""
+    def obstacle(
+        self, origins: frozenset[int], inputs: Sequence[str], outputs: Sequence[str], place: int | None = None
+    ) -> str | None:
+        """Return why one node with these ``inputs`` and ``outputs`` cannot replace the nodes, or None if it can.
+
+        ``place``: the index at which it comes, if not at the last one's.
+        """
         nodes = self.graph.node
         computed = {name for index in origins for name in nodes[index].output if name}
         known = self.values
@@ -72,7 +78,7 @@ class Uses:
             others = self.readers.get(name, set()) - gone
             if others:
                 return f"{name}, which lies inside, is also used by {title(nodes[min(others)])}"
-        position = max(origins)
+        position = max(origins) if place is None else place
         early = [self.producer[name] for name in inputs if self.producer.get(name, -1) > position]
         late = [i for name in outputs for i in self.readers.get(name, set()) - gone if i < position]
         if early or late:
@@ -91,7 +97,7 @@ def replaced(
     taken = frozenset().union(*(insertion.origins for insertion in insertions))
     read = {name for insertion in insertions for node in insertion.nodes for name in node.input}
     gone = taken | uses.dead_without(taken, read)
-    places = {max(insertion.origins): insertion.nodes for insertion in insertions}
+    places = {max(each.origins) if each.place is None else each.place: each.nodes for each in insertions}
     nodes: list[onnx.NodeProto] = []
     for index, node in enumerate(model.graph.node):
         if index in places:

@@ -10,7 +10,7 @@ transpositions that bring tokens first. A kernel that takes rows in these orders
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,10 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from lenet_trt.fuse.attention_products import Products, products_around
+from lenet_trt.fuse.attention_products import Products, is_dense_layer, products_around
 from lenet_trt.fuse.cut import Insertion, Uses, replaced
 from lenet_trt.fuse.movement import OF_ALL, known_sizes_of, part_of_slice, source_of, written
+from lenet_trt.fuse.normal_form import attention_form
 from lenet_trt.fuse.rolls import Roll, roll_after, roll_of
 from lenet_trt.fuse.working_copy import Array, WorkingGraph, WorkingNode
 from lenet_trt.onnx_model.open_sizes import Size
@@ -40,20 +41,15 @@ class _Layer:
         return self.node.origins.union(*(node.origins for node in self.movement))
 
 
-def with_rows_in_order(
-    model: onnx.ModelProto, attention: Callable[[onnx.ModelProto], WorkingGraph]
-) -> tuple[onnx.ModelProto, frozenset[str]]:
+def with_rows_in_order(model: onnx.ModelProto, graph: WorkingGraph) -> tuple[onnx.ModelProto, frozenset[str]]:
     """Return the model with layers and movement exchanged, and for each attention the value that the movement gives.
 
-    ``attention`` brings a model into the normal form in which attention is written in one way.
+    ``graph``: the model in the form in which attention is written in one way.
     """
-    if all(node.op_type != "Softmax" for node in model.graph.node):
-        return model, frozenset()
-    graph = attention(model)
     if not any(True for _ in _around_attentions(graph)):
         return model, frozenset()
     model = with_known_sizes(model, graph)  # what computes sizes reads values that go away
-    graph = attention(model)
+    graph = attention_form(model)
     change = _Change(model, graph)
     moved = [before.target for before, after in _around_attentions(graph) if change.exchange(before, after)]
     return change.result(), frozenset(moved)
@@ -134,7 +130,7 @@ def _layer_before(graph: WorkingGraph, products: Products) -> _Layer | None:
     """Return the layer that gives queries, keys and values."""
     names = {source_of(graph, name)[0] for name in products.operands}
     layer = graph.producer(names.pop()) if len(names) == 1 else None
-    if layer is None or not _is_layer(graph, layer):
+    if layer is None or not is_dense_layer(graph, layer):
         return None
     movement: list[WorkingNode] = []
     name = layer.inputs[0]
@@ -152,7 +148,7 @@ def _layer_after(graph: WorkingGraph, products: Products) -> _Layer | None:
     layer = graph.only_consumer(products.output)
     while layer is not None and layer.is_op(*OF_ALL):
         layer = graph.only_consumer(layer.outputs[0])
-    if layer is None or not _is_layer(graph, layer):
+    if layer is None or not is_dense_layer(graph, layer):
         return None
     movement: list[WorkingNode] = []
     name = layer.outputs[0]
@@ -163,16 +159,6 @@ def _layer_after(graph: WorkingGraph, products: Products) -> _Layer | None:
         movement += nodes
         name = movement[-1].outputs[0]
     return _Layer(layer, movement, layer.inputs[0], name) if _changes_order(movement) else None
-
-
-def _is_layer(graph: WorkingGraph, node: WorkingNode) -> bool:
-    return (
-        node.is_op("Gemm")
-        and node.attributes == {"transB": 1}
-        and all(name in graph.constants for name in node.inputs[1:])
-        and known_sizes_of(graph, node.inputs[0]) is not None
-        and known_sizes_of(graph, node.outputs[0]) is not None
-    )
 
 
 def _movement(graph: WorkingGraph, roll: Roll | None, node: WorkingNode | None) -> tuple[WorkingNode, ...]:

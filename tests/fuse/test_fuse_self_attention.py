@@ -230,7 +230,7 @@ def test_windows_of_an_image_and_their_shift(shift: int, opset: int) -> None:
 def test_rows_are_put_in_order_while_the_batch_is_open(shift: int) -> None:
     """The exporter reads sizes of what lies between layers and windows; they come from the network's input then."""
     model = exported(Windows(shift), 17, (SIDE, SIDE, WIDTH), batch=None)
-    reordered, moved = with_rows_in_order(model, attention_form)
+    reordered, moved = with_rows_in_order(model, attention_form(model))
     assert len(moved) == 1
     for batch in (1, 3):
         x = np.random.default_rng(batch).normal(size=(batch, SIDE, SIDE, WIDTH)).astype(np.float32)
@@ -248,7 +248,7 @@ def test_windows_that_are_not_rolled_back() -> None:
 
 def test_layers_stay_where_no_kernel_takes_the_attention() -> None:
     model = exported(Windows(1), 17, (SIDE, SIDE, WIDTH))
-    assert len(with_rows_in_order(model, attention_form)[1]) == 1
+    assert len(with_rows_in_order(model, attention_form(model))[1]) == 1
     fused = fuse(model, ["masked_attention"]).model
     kept = {node.name for node in model.graph.node if node.op_type in ("MatMul", "Slice", "Concat")}
     assert len(kept & {node.name for node in fused.graph.node}) >= 8
@@ -268,7 +268,7 @@ def test_what_else_is_read_stays() -> None:
             return self.attention(first).transpose(0, 1) + first.sum()
 
     model = exported(Network(), 17, (4, WIDTH), batch=TOKENS)
-    assert not with_rows_in_order(model, attention_form)[1]
+    assert not with_rows_in_order(model, attention_form(model))[1]
     assert operators(model).count("self_attention") == 1
 
 
@@ -288,7 +288,7 @@ def test_rows_that_others_are_joined_to_stay() -> None:
             return self.attention.out((weights @ parts[2]).permute(2, 0, 1, 3).flatten(2)).transpose(0, 1)
 
     model = exported(Network())
-    assert not with_rows_in_order(model, attention_form)[1]
+    assert not with_rows_in_order(model, attention_form(model))[1]
     assert operators(model).count("self_attention") == 1
 
 
