@@ -66,6 +66,10 @@ class Product:
         """Return the columns of a tile of up to ``most_columns`` outputs."""
         return maximum(64, ceil_div(ceil_div(self.outputs, self._across(most_columns)), self.unit) * self.unit)
 
+    def columns_in_turn(self, most_columns: int) -> Dim:
+        """Return the columns of all tiles that one multiprocessor computes one after the other."""
+        return ceil_div(self.tiles(most_columns), MULTIPROCESSORS) * self.columns(most_columns)
+
     def by_wgmma(
         self,
         name: str,

@@ -2,7 +2,7 @@
 //
 // x [n, I], weights (w, packed: linear/packed.cuh), bias [O], y [n, O].
 //
-// Mapping: linear_half/by_wgmma.cuh. Wide tiles, of up to 256 outputs, read x less often; narrow ones, of up to 128, are for few rows.
+// Mapping: linear_half/by_wgmma.cuh. Wide tiles, of up to 256 or 192 outputs, read x less often; narrow ones, of up to 128, are for few rows.
 // What is known of it: docs/kernels/linear.md.
 #include "linear_half/layer.cuh"
 
@@ -48,7 +48,7 @@ struct Outputs : Layer {
   }
 };
 
-// An entry for the wide tiles, and for the narrow ones by each number of blocks that divide the inputs.
+// An entry for each width of tiles, and for the narrow ones by each number of blocks that divide the inputs.
 #define BY_WGMMA(entry, cluster, columns, splits)                                                                            \
   ASSERT_LAUNCH(entry, kWgmmaThreads, (Plan<splits, columns>::kSharedBytes));                                                \
   extern "C" __global__ void cluster __launch_bounds__(kWgmmaThreads, 1)                                                     \
@@ -59,6 +59,7 @@ struct Outputs : Layer {
     dense_by_wgmma<Plan<splits, columns>>(shared, Tiled<Outputs>{{{x, weights, bias, n, y}}});                               \
   }
 BY_WGMMA(linear_half_wide_wgmma, , 256, 1)
+BY_WGMMA(linear_half_less_wide_wgmma, , 192, 1)
 BY_WGMMA(linear_half_wgmma, , 128, 1)
 BY_WGMMA(linear_half_by2_wgmma, __cluster_dims__(2, 1, 1), 128, 2)
 BY_WGMMA(linear_half_by4_wgmma, __cluster_dims__(4, 1, 1), 128, 4)

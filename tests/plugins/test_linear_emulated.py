@@ -68,6 +68,7 @@ def test_the_source_computes_the_reference(
     ("variant", "axes"),
     [
         ("wide_wgmma", WIDE),
+        pytest.param("less_wide_wgmma", WIDE, marks=pytest.mark.slow),
         ("wgmma", MANY),
         ("by2_wgmma", FEW),
         pytest.param("by8_wgmma", DEEP, marks=pytest.mark.slow),
