@@ -1,7 +1,7 @@
 // A product of rows and packed weights by wgmma, in fp16 or bfloat16. A lane loads its operands of x from shared memory; products have the
 // weights there.
 //
-// The kernel's struct of arguments, `Layer`, has what linear/by_wgmma.cuh wants of it, but for begin_copy, and
+// The kernel's struct of arguments has what linear/by_wgmma.cuh wants of it (Tiled has begin_copy, where rows of x follow each other), and
 //   begin_sums<Plan>(sums, column)        lets a lane's sums begin as biases; `column`: of its first one
 //   finish_lane<Plan>(sums, row, column)  lets them, of rows `row` and 8 further, become outputs; `column`: the tile's first one
 #pragma once
@@ -27,7 +27,7 @@ struct Tiled : Layer {
 
 // A warpgroup that multiplies its half of the rows of each tile; `thread` counts both.
 template <typename Plan, typename Layer>
-__device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const Tiled<Layer>& layer, int thread) {
+__device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const Layer& layer, int thread) {
   constexpr int kProducts = Plan::kDepth / 16;
   const int warp = thread / 32, lane = thread % 32, row = warp * 16 + lane / 4;  // of the tile; the lane has it and the one 8 further
   const unsigned of_x = ring.address + ((warp * 16 + lane % 16) * Plan::kPitch + lane / 16 * kEight) * 2;  // what ldmatrix asks this lane for

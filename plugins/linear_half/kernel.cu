@@ -5,6 +5,8 @@
 // Mapping: a thread computes 8 neighbouring outputs of a row. Bytes: x and the weights from L1 or L2, once for each thread; y once.
 #include "linear_half/layer.cuh"
 
+#include "linear_half/plain.cuh"
+
 constexpr int kDirectThreads = 128;
 ASSERT_LAUNCH(linear_half_direct, kDirectThreads, 0);
 
@@ -14,19 +16,9 @@ extern "C" __global__ void __launch_bounds__(kDirectThreads)
   constexpr int kEights = kOutputs / kEight;
   const int unit = blockIdx.x * kDirectThreads + threadIdx.x, row = unit / kEights, first = unit % kEights * kEight;
   if (row >= n) return;
-  const Layer layer{x, weights, bias, n, y};
+  const Layer layer{{x, weights, bias, n, y}};
   const T* const of_x = layer.row(row);
   float sums[kEight] = {};
-#pragma unroll 1
-  for (int input = 0; input < kInputs; input += kEight) {
-    const T* from = weights + (input / kChunk * kOfAll + first / kEight * kOfEight + input % kChunk * kEight);
-    const Vector<T, kEight> some = load_vector<kEight>(of_x + input);
-#pragma unroll
-    for (int f = 0; f < kEight; ++f) {
-      const Vector<T, kEight> w = load_vector<kEight>(from + f * kEight);
-#pragma unroll
-      for (int i = 0; i < kEight; ++i) sums[f] = fmaf(to_float(some.value[i]), to_float(w.value[i]), sums[f]);
-    }
-  }
+  plain_sums(sums, weights, first, [&](int input) { return load_vector<kEight>(of_x + input); });
   layer.finish(sums, 0, row, first);
 }

@@ -1,0 +1,79 @@
+"""Declare ``patch_embedding_half``: the layer of ``patch_embedding`` in fp16 and bf16."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lenet_trt.dims import MULTIPROCESSORS
+from lenet_trt.kernel import Kernel, Packing, Tensor, float_types
+
+from ..linear.declaration import HOPPER
+from ..linear.packing import to_blocks, to_rows
+from ..patch_embedding.declaration import (
+    AXES,
+    BIAS,
+    EXAMPLES,
+    LAYER,
+    PATCHES,
+    REQUIRES,
+    SIZE,
+    W,
+    X,
+    Y,
+    filters_as_rows,
+    inputs_of_patch,
+    reference,
+    rows_as_filters,
+)
+from ..patch_embedding.pattern import PATTERNS
+from ..windows.declaration import rows_in_groups
+
+WEIGHTS = Tensor("weights", LAYER.packed(1), "T", "w, laid out for wgmma (linear/packed.cuh)", weight=True)
+
+
+def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Lay the filters out for wgmma, as the weights of a dense layer."""
+    return {"weights": to_blocks(filters_as_rows(weights["w"])[np.newaxis]), "bias": weights["bias"]}
+
+
+def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
+    """Write the nodes that undo it."""
+    side, bias = shapes["w"][-1], weights["bias"]
+    rows = to_rows(op, weights["weights"], bias, inputs_of_patch(op, side))
+    return {"w": rows_as_filters(op, rows, side), "bias": bias}
+
+
+WIDE = 256  # columns
+# Operations, two for each number of a patch and each output: smaller layers are taken among other plugins alone.
+ENOUGH = 100_000_000
+
+KERNEL = Kernel(
+    name="patch_embedding_half",
+    doc="y = Transpose(Conv(x, w, bias)), channels last, filters as large as their stride, no padding, in fp16 and bf16",
+    axes=AXES,
+    inputs=(X, WEIGHTS, BIAS),
+    outputs=(Y,),
+    types=float_types()[1:],
+    attributes=(SIZE,),
+    requires=REQUIRES,
+    packing=Packing((W, BIAS), pack, unpack),
+    variants=(
+        LAYER.by_wgmma(
+            "wide_wgmma",
+            element_bytes=2,
+            most_columns=WIDE,
+            prefer=2 * LAYER.tiles(WIDE) >= MULTIPROCESSORS,
+        ),
+        *LAYER.narrow(element_bytes=2),
+        LAYER.direct("patch_embedding_half_direct"),
+    ),
+    patterns=PATTERNS,
+    reference=reference,
+    examples=(*EXAMPLES, {"n": 3, "c": 3, "h": 224, "w": 224, "k": 264, "size": 4}),
+    in_groups=rows_in_groups(PATCHES),
+    claims=(HOPPER & (LAYER.flops >= ENOUGH),),
+    flops=LAYER.flops,
+    source_dir=Path(__file__).parent,
+)
