@@ -51,7 +51,7 @@ ENOUGH = 100_000_000
 
 KERNEL = Kernel(
     name="patch_embedding_half",
-    doc="y = Transpose(Conv(x, w, bias)), channels last, filters as large as their stride, no padding, in fp16 and bf16",
+    doc="y = Transpose(Conv(x, w, bias)), channels last, filters as large as their stride, in fp16 and bf16",
     axes=AXES,
     inputs=(X, WEIGHTS, BIAS),
     outputs=(Y,),

@@ -14,12 +14,17 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.places import find_places
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
+from lenet_trt.kernel.examples import relative_error
 from lenet_trt.onnx_model.fixed_axes import with_sizes
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from lenet_trt.onnx_model.precision import convert
+from lenet_trt.runtimes.ort import runner
 from torch_export import exported_module
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
 nn = torch.nn
 NAME = "patch_embedding"
+HALF = "patch_embedding_half"
 CHANNELS, HEIGHT, WIDTH, OUTPUTS = 3, 24, 40, 32
 OPSETS = [11, 17, pytest.param(18, marks=pytest.mark.slow), 23]
 
@@ -177,3 +182,29 @@ def test_other_reshapes_and_transpositions_are_left(shape: list[int], perm: list
 def test_auto_takes_layers_with_enough_work_on_hopper(images: int, sm: int, taken: bool) -> None:
     model = model_of(Tokens(convolution()))
     assert len(find_places(with_sizes(model, {"n": images}), [registry.kernel(NAME)], [sm])[0]) == taken
+
+
+@pytest.mark.parametrize("network", [ChannelsLast, Tokens, SizedTokens])
+@pytest.mark.parametrize("size", [4, 8])
+def test_they_are_one_kernel_in_fp16(network: Any, size: int) -> None:
+    model = convert(model_of(network(convolution(size))), "fp16")
+    fused = fuse(model, [HALF]).model
+    assert list(plugin_nodes(fused).values()) == [HALF]
+    x = np.random.default_rng(1).normal(size=(3, CHANNELS, HEIGHT, WIDTH)).astype(np.float32)
+    (seen,), (wanted,) = (runner(each)({model.graph.input[0].name: x}) for each in (fused, model))
+    assert seen.shape == wanted.shape
+    assert relative_error(seen, wanted.astype(np.float64)) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("images", "sm", "alone", "in_group"),
+    [(2000, 90, True, False), (300, 90, False, True), (2, 90, False, True), (2000, 89, False, False)],
+)
+def test_auto_takes_layers_in_fp16_with_more_work_or_in_a_group(
+    images: int, sm: int, alone: bool, in_group: bool
+) -> None:
+    model = convert(with_sizes(model_of(Tokens(convolution())), {"n": images}), "fp16")
+    places, _ = find_places(model, [registry.kernel(HALF)], [sm])
+    assert [place.claimed for place in places] == [alone] * len(places)
+    assert any(place.grouped for place in places) == in_group
+    assert bool(places) == (alone or in_group)
