@@ -18,7 +18,7 @@ struct TiledPatches : Layer {
   // Of a thread that copies: the first row of the tile that it knows, and where one patch of it begins; -1: there is none.
   int known = -1, begin = -1;
 
-  // Begins to copy the patches for a stage. A warp copies pieces of so many patches at once that those of neighbours are 32 bytes, a sector.
+  // Begins to copy the patches for a stage. A warp copies pieces of enough patches at once for those of neighbours to be 32 bytes, a sector.
   template <typename Plan>
   __device__ __forceinline__ void begin_copy(unsigned stages, unsigned stage, int first_row, int step, int thread) {
     constexpr int kPieces = smaller(Plan::kDepth / kPiece, kLanes * kPieceBytes / 32), kAtOnce = kPieces * kPiece;  // of a patch at once: inputs
