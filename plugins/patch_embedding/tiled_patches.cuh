@@ -8,7 +8,8 @@
 
 #include "linear/by_wgmma.cuh"
 
-constexpr int kLanes = 32;  // of a warp
+constexpr int kLanes = 32;        // of a warp
+constexpr int kSectorBytes = 32;  // what L2 gives at least
 constexpr int kNumberBytes = sizeof(T), kMost = 16 / kNumberBytes;
 constexpr int kPiece = kSide % kMost == 0 ? kMost : kRun, kPieceBytes = kPiece * kNumberBytes;  // what a thread copies at a time
 
@@ -18,11 +19,12 @@ struct TiledPatches : Layer {
   // Of a thread that copies: the first row of the tile that it knows, and where one patch of it begins; -1: there is none.
   int known = -1, begin = -1;
 
-  // Begins to copy the patches for a stage. A warp copies pieces of enough patches at once for those of neighbours to be 32 bytes, a sector.
+  // Begins to copy the patches for a stage. A warp copies pieces of enough patches at once for those of neighbours to be a sector.
   template <typename Plan>
   __device__ __forceinline__ void begin_copy(unsigned stages, unsigned stage, int first_row, int step, int thread) {
-    constexpr int kPieces = smaller(Plan::kDepth / kPiece, kLanes * kPieceBytes / 32), kAtOnce = kPieces * kPiece;  // of a patch at once: inputs
-    constexpr int kOfWarp = kLanes / kPieces, kRowsAtOnce = kRole / kPieces;                                          // rows of a warp, of all warps
+    // At once: pieces and inputs of a patch; rows of a warp, and of all warps.
+    constexpr int kPieces = smaller(Plan::kDepth / kPiece, kLanes * kPieceBytes / kSectorBytes), kAtOnce = kPieces * kPiece;
+    constexpr int kOfWarp = kLanes / kPieces, kRowsAtOnce = kRole / kPieces;
     static_assert(kTileRows / kRowsAtOnce * kOfWarp == kLanes && Plan::kDepth % kAtOnce == 0);
     const int lane = thread % kLanes, piece = thread % kPieces;
     if (first_row != known) {
