@@ -66,10 +66,6 @@ class Product:
         """Return the columns of a tile of up to ``most_columns`` outputs."""
         return maximum(64, ceil_div(ceil_div(self.outputs, self._across(most_columns)), self.unit) * self.unit)
 
-    def columns_in_turn(self, most_columns: int) -> Dim:
-        """Return the columns of all tiles that one multiprocessor computes one after the other."""
-        return ceil_div(self.tiles(most_columns), MULTIPROCESSORS) * self.columns(most_columns)
-
     def by_wgmma(
         self,
         name: str,
@@ -110,6 +106,23 @@ class Product:
             when=when,
             **more,
         )
+
+    def wide(self) -> tuple[Variant, ...]:
+        """Make the variants with tiles of up to 256 and 192 outputs, of elements of two bytes.
+
+        The larger ones read x less often; of the smaller ones a GPU may have fewer left over at the end.
+        """
+        widest, less = 256, 192
+        enough = {columns: 2 * self.tiles(columns) >= MULTIPROCESSORS for columns in (widest, less)}
+        sooner = self._columns_in_turn(widest) <= self._columns_in_turn(less)
+        return (
+            self.by_wgmma("wide_wgmma", 2, most_columns=widest, prefer=enough[widest] & sooner),
+            self.by_wgmma("less_wide_wgmma", 2, most_columns=less, prefer=enough[less]),
+        )
+
+    def _columns_in_turn(self, most_columns: int) -> Dim:
+        """Return the columns of all tiles that one multiprocessor computes one after the other."""
+        return ceil_div(self.tiles(most_columns), MULTIPROCESSORS) * self.columns(most_columns)
 
     def narrow(self, element_bytes: int) -> tuple[Variant, ...]:
         """Make the variants with tiles of up to 128 outputs."""

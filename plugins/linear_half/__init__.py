@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import MODEL_AXES, MULTIPROCESSORS, Condition
-from lenet_trt.kernel import Kernel, Packing, Tensor, Variant, float_types
+from lenet_trt.dims import MODEL_AXES
+from lenet_trt.kernel import Kernel, Packing, Tensor, float_types
 
 from ..dense.declaration import n
 from ..linear import reference
@@ -46,17 +46,6 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
     return {"w": to_rows(op, weights["weights"], weights["bias"], inputs_of_x(op)), "bias": weights["bias"]}
 
 
-# Tiles of 256 outputs read x less often, those of 192 leave fewer multiprocessors without a tile at the end: a layer of
-# 768 outputs has 3 of the first or 4 of the second across.
-WIDE, LESS_WIDE = 256, 192
-
-
-def by_wide_tiles(name: str, columns: int, sooner: Condition | None = None) -> Variant:
-    """Make the variant with tiles of so many outputs, for rows of which there are enough."""
-    enough = 2 * LAYER.tiles(columns) >= MULTIPROCESSORS
-    return LAYER.by_wgmma(name, 2, most_columns=columns, prefer=enough if sooner is None else enough & sooner)
-
-
 # Operations: by itself a layer of one image or sentence is left to TensorRT; so are inputs of three axes, which its
 # transformers have. docs/zoo.md has the networks where it pays.
 ENOUGH = 400_000_000
@@ -71,12 +60,7 @@ KERNEL = Kernel(
     attributes=(ACTIVATION,),
     requires=LAYER.requires,
     packing=Packing((W, BIAS), pack, unpack),
-    variants=(
-        by_wide_tiles("wide_wgmma", WIDE, LAYER.columns_in_turn(WIDE) <= LAYER.columns_in_turn(LESS_WIDE)),
-        by_wide_tiles("less_wide_wgmma", LESS_WIDE),
-        *LAYER.narrow(element_bytes=2),
-        LAYER.direct("linear_half_direct"),
-    ),
+    variants=(*LAYER.wide(), *LAYER.narrow(element_bytes=2), LAYER.direct("linear_half_direct")),
     patterns=patterns(NODES_OF_DENSE_LAYERS_IN_HALVES),
     reference=reference,
     examples=EXAMPLES,

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS
 from lenet_trt.kernel import Kernel, Packing, Tensor, float_types
 
 from ..linear.declaration import HOPPER
@@ -45,7 +44,6 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
     return {"w": rows_as_filters(op, rows, side), "bias": bias}
 
 
-WIDE = 256  # columns
 # Operations, two for each number of a patch and each output: smaller layers are taken among other plugins alone.
 ENOUGH = 100_000_000
 
@@ -60,12 +58,7 @@ KERNEL = Kernel(
     requires=REQUIRES,
     packing=Packing((W, BIAS), pack, unpack),
     variants=(
-        LAYER.by_wgmma(
-            "wide_wgmma",
-            element_bytes=2,
-            most_columns=WIDE,
-            prefer=2 * LAYER.tiles(WIDE) >= MULTIPROCESSORS,
-        ),
+        *LAYER.wide(),
         *LAYER.narrow(element_bytes=2),
         LAYER.direct("patch_embedding_half_direct"),
     ),
