@@ -16,6 +16,8 @@ DIRECT_THREADS = 128
 # What tile.cuh says.
 ROWS, THREADS = 128, 384
 MOST_STAYING = 2048  # columns of chunks, 64 bytes each
+# What a tile takes beside its columns, in the time of one: results/printed/linear_half_tiles.txt of docs.
+TILE_COLUMNS = 160
 AT_ONCE = 7 * MULTIPROCESSORS // 8  # larger clusters do not fill a GPU
 # Where it was measured: on Hopper.
 HOPPER = ARCHITECTURE.equals(90)
@@ -110,19 +112,23 @@ class Product:
     def wide(self) -> tuple[Variant, ...]:
         """Make the variants with tiles of up to 256 and 192 outputs, of elements of two bytes.
 
-        The larger ones read x less often; of the smaller ones a GPU may have fewer left over at the end.
+        The larger ones read x less often; of the smaller ones fewer multiprocessors may have none at the end.
         """
-        widest, less = 256, 192
-        enough = {columns: 2 * self.tiles(columns) >= MULTIPROCESSORS for columns in (widest, less)}
-        sooner = self._columns_in_turn(widest) <= self._columns_in_turn(less)
         return (
-            self.by_wgmma("wide_wgmma", 2, most_columns=widest, prefer=enough[widest] & sooner),
-            self.by_wgmma("less_wide_wgmma", 2, most_columns=less, prefer=enough[less]),
+            self.by_wgmma("wide_wgmma", 2, most_columns=256, prefer=self._soonest(256, 192, 128)),
+            self.by_wgmma("less_wide_wgmma", 2, most_columns=192, prefer=self._soonest(192, 128)),
         )
 
-    def _columns_in_turn(self, most_columns: int) -> Dim:
-        """Return the columns of all tiles that one multiprocessor computes one after the other."""
-        return ceil_div(self.tiles(most_columns), MULTIPROCESSORS) * self.columns(most_columns)
+    def _soonest(self, most_columns: int, *others: int) -> Condition:
+        """Return the sizes at which half of the multiprocessors have a tile, and other tiles would not end sooner."""
+        found = 2 * self.tiles(most_columns) >= MULTIPROCESSORS
+        for other in others:
+            found &= self._time(most_columns) <= self._time(other)
+        return found
+
+    def _time(self, most_columns: int) -> Dim:
+        """Return the time of all tiles of a multiprocessor, in that of a column of one."""
+        return ceil_div(self.tiles(most_columns), MULTIPROCESSORS) * (self.columns(most_columns) + TILE_COLUMNS)
 
     def narrow(self, element_bytes: int) -> tuple[Variant, ...]:
         """Make the variants with tiles of up to 128 outputs."""
