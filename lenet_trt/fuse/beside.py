@@ -24,9 +24,13 @@ class Neighbours:
     readers: frozenset[int]
     all: frozenset[int]
 
-    def are_plugins(self, taken: Set[int], both: bool) -> bool:
-        """Return whether one of the nodes ``taken`` gives an input, or they alone read the output; or both."""
-        sides = (not self.givers.isdisjoint(taken), bool(self.readers) and self.readers <= taken)
+    def are_plugins(self, taken: Set[int], both: bool, others: Set[int] = frozenset()) -> bool:
+        """Return whether one of the nodes ``taken`` gives an input, or they alone read the output; or both.
+
+        ``others`` may read the output as well, if one of the nodes ``taken`` does.
+        """
+        read = not self.readers.isdisjoint(taken) and self.readers <= taken | others
+        sides = (not self.givers.isdisjoint(taken), read)
         return all(sides) if both else any(sides)
 
 
@@ -40,16 +44,17 @@ def places_beside(places: Sequence[Place], taken: Sequence[Place]) -> list[Place
         reached.update(*(place.match.origins for place in more))
     while True:
         nodes = inside.union(*(place.match.origins for place in result))
-        kept = [place for place in result if _wanted(place, nodes)]
+        # A norm is not left out because of the one behind it, which the network's last layer made TensorRT's.
+        kept = [place for place in result if _wanted(place, nodes, reached)]
         if len(kept) == len(result):
             return result
         result = kept
 
 
-def _wanted(place: Place, taken: Set[int]) -> bool:
+def _wanted(place: Place, taken: Set[int], others: Set[int]) -> bool:
     """Return whether a place has plugins on the sides where its kernel wants them."""
     declared = place.kernel.beside_plugins
-    return declared is not None and place.neighbours.are_plugins(taken, declared.both)
+    return declared is not None and place.neighbours.are_plugins(taken, declared.both, others)
 
 
 def neighbours(graph: WorkingGraph, uses: Uses, match: Match, read: Sequence[str]) -> Neighbours:

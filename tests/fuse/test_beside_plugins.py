@@ -92,6 +92,15 @@ def test_a_norm_that_others_read_too() -> None:
     assert taken(model.finished(y, normal)) == {"linear": 4}
 
 
+def test_norms_of_sums_one_after_the_other() -> None:
+    """Each is added to what follows it, as in BERT: the last one, which TensorRT keeps, does not cost the others."""
+    model = Model()
+    normal = model.norm(model.node("Add", "x", perceptron(model, "x")))
+    for _ in range(2):
+        normal = model.norm(model.node("Add", normal, perceptron(model, normal)))
+    assert taken(model.finished(normal)) == {"linear": 6, "add_layer_norm": 2}
+
+
 def test_small_layers_beside_plugins() -> None:
     """A row of layers, of which one is claimed: the others are taken from neighbour to neighbour."""
     model = Model()
