@@ -30,7 +30,7 @@ KERNEL = Kernel(
     patterns=PATTERNS,
     claims=(LONG_ROWS,),
     beside_plugins=BesidePlugins(both=True, sizes=IN_FLOATS),
-    in_groups=rows_in_groups(rows),
+    in_groups=rows_in_groups(rows, k),
     reference=reference,
     max_elements=2**40,
     requires=rows <= INT32_MAX,

@@ -23,7 +23,7 @@ KERNEL = Kernel(
     requires=rows <= INT32_MAX,
     claims=(LONG_ROWS,),
     beside_plugins=BesidePlugins(both=True, sizes=IN_FLOATS),
-    in_groups=rows_in_groups(rows),
+    in_groups=rows_in_groups(rows, k),
     examples=EXAMPLES,
     flops=8 * rows * k,
     source_dir=Path(__file__).parent,

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import MODEL_AXES
+from lenet_trt.dims import MODEL_AXES, minimum
 from lenet_trt.kernel import Kernel, Packing, Tensor, float_types
 
-from ..dense.declaration import n
+from ..dense.declaration import inputs, n, outputs
 from ..linear import reference
 from ..linear.declaration import (
     AXES,
@@ -64,7 +64,7 @@ KERNEL = Kernel(
     patterns=patterns(NODES_OF_DENSE_LAYERS_IN_HALVES),
     reference=reference,
     examples=EXAMPLES,
-    in_groups=rows_in_groups(n),
+    in_groups=rows_in_groups(n, minimum(inputs, outputs)),
     claims=tuple(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (LAYER.flops >= ENOUGH), MUCH)),
     flops=LAYER.flops,
     source_dir=Path(__file__).parent,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from lenet_trt.dims import minimum
 from lenet_trt.kernel import Kernel, Packing, Tensor, float_types
 
 from ..linear.declaration import HOPPER
@@ -65,7 +66,7 @@ KERNEL = Kernel(
     patterns=PATTERNS,
     reference=reference,
     examples=(*EXAMPLES, {"n": 3, "c": 3, "h": 224, "w": 224, "k": 264, "size": 4}),
-    in_groups=rows_in_groups(PATCHES),
+    in_groups=rows_in_groups(PATCHES, minimum(LAYER.inputs, LAYER.outputs)),
     claims=(HOPPER & (LAYER.flops >= ENOUGH),),
     flops=LAYER.flops,
     source_dir=Path(__file__).parent,

@@ -44,7 +44,7 @@ FEW = (2 * ceil_div(tokens, 64) * windows * h <= MULTIPROCESSORS) & (tokens > 2 
 # fp32. In 16 bits small ones are taken in groups alone.
 ENOUGH = 5_000_000
 CLAIMS = (CLAIMED & IN_FLOATS & (FLOPS >= ENOUGH), *claims(FLOPS))
-MANY_ROWS = rows_in_groups(windows * tokens)
+MANY_ROWS = rows_in_groups(windows * tokens, h * d)
 EXAMPLES: tuple[Mapping[str, Any], ...] = (
     {"n": 1, "a": 1, "r": 1, "b": 1, "c": 1, "h": 1, "d": 16},
     {"n": 2, "a": 1, "r": 70, "b": 1, "c": 1, "h": 3, "d": 32},
