@@ -7,7 +7,8 @@ mask       none of zeros; else one: the sum of constants that are added one afte
 no keys    ``Softmax(x, axis=-1, guarded=1)`` makes zeros of rows that are NaN, such as those without a key; nothing is
            done about these where a constant mask leaves each row a key
 queries    a mask is not expanded over them; see ``repeated_masks.py``
-windows    ``Add(x, mask, tiled=1)``: the mask is repeated along the first axis of x, as ``numpy.tile`` repeats
+windows    ``Add(x, mask, tiled=1)``: the mask is repeated along the first axis of x, as ``numpy.tile`` repeats; one that
+           is expanded over the images is not
 =========  =================================================================================================
 
 Source: what torch's exporters write for torchvision's Swin, torch.nn.MultiheadAttention and transformers.
@@ -131,6 +132,19 @@ def mask_of_windows(graph: WorkingGraph, node: WorkingNode) -> None:
         return
 
 
+def mask_of_each_image(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Add a constant mask of windows without expanding it over the images, as transformers' Swin does."""
+    add = _before(graph, node, "Softmax")
+    if add is None or not add.is_op("Add") or add.attributes or not _same_shape(graph, add.inputs[0], add.outputs[0]):
+        return
+    scores, mask = add.inputs
+    value = _of_one_image(graph, mask, graph.rank(scores) or 0)
+    if value is not None:
+        tiled = {} if len(value) in (1, (graph.shape(scores) or (None,))[0]) else {"tiled": 1}
+        name = graph.add_constant(f"{mask}.of_an_image", value)
+        graph.replace([add], [(add.slot, WorkingNode("Add", [scores, name], list(add.outputs), tiled, add.origins))])
+
+
 def sum_of_masks(graph: WorkingGraph, node: WorkingNode) -> None:
     """Add two constants to the scores at once, such as the bias of positions and a mask."""
     second = _before(graph, node, "Softmax")
@@ -141,7 +155,7 @@ def sum_of_masks(graph: WorkingGraph, node: WorkingNode) -> None:
     if second.inputs[0] != first.outputs[0] or not _same_shape(graph, scores, second.outputs[0]):
         return
     values = [computed_constant(graph, add.inputs[1]) for add in (first, second)]
-    total = _sum(graph, values[0], values[1], bool(second.attributes), graph.rank(scores) or 0)
+    total = _sum(values[0], values[1], bool(second.attributes), graph.rank(scores) or 0)
     if total is not None:
         name = graph.add_constant(f"{second.inputs[1]}.sum", total)
         origins = first.origins | second.origins
@@ -217,6 +231,7 @@ ATTENTION: tuple[Rule, ...] = (
     scale_before_mask,
     mask_of_windows,
     scores_first,
+    mask_of_each_image,
     sum_of_masks,
     one_row_for_all_queries,
     factor_after_transposition,
@@ -264,6 +279,24 @@ def _windows(before: PartialShape | None, between: PartialShape | None, after: P
     return known if same and len(known) == len(before) == len(between) - 1 else None
 
 
+def _of_one_image(graph: WorkingGraph, name: str, rank: int) -> Array | None:
+    """Return the mask [windows, ...] of each image in a value [images * windows, ...], with a bias added to it."""
+    node = graph.producer(name)
+    if node is not None and node.is_op("Add"):
+        for mask, bias in (node.inputs, node.inputs[::-1]):
+            one = _of_one_image(graph, mask, rank)
+            if one is not None:
+                return _sum(computed_constant(graph, bias), one, True, rank)
+    expand = graph.producer(node.inputs[0]) if node is not None and node.is_op("Reshape") else None
+    if expand is None or not expand.is_op("Expand"):
+        return None
+    value, wide, joined = computed_constant(graph, expand.inputs[0]), graph.shape(expand.outputs[0]), graph.shape(name)
+    if value is None or wide is None or joined is None or len(joined) != rank or len(wide) != rank + 1:
+        return None
+    value = value[(None,) * (len(wide) - value.ndim)]
+    return value[0] if len(value) == 1 and value.shape[1:] == wide[1:] and joined[1:] == wide[2:] else None
+
+
 def _over_windows(mask: Array, windows: list[int]) -> Array | None:
     """Return the mask without the axis over n; None where the mask has such an axis, or is larger than the scores."""
     if mask.ndim > len(windows) + 1:
@@ -273,7 +306,7 @@ def _over_windows(mask: Array, windows: list[int]) -> Array | None:
     return mask.reshape(sizes[1:]) if fits else None
 
 
-def _sum(graph: WorkingGraph, first: Array | None, second: Array | None, tiled: bool, rank: int) -> Array | None:
+def _sum(first: Array | None, second: Array | None, tiled: bool, rank: int) -> Array | None:
     """Return the sum of two masks, unless it is large, or infinite where they are not."""
     if first is None or second is None or first.dtype != second.dtype:
         return None

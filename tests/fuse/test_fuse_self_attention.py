@@ -191,13 +191,17 @@ SIDE, WINDOW = 6, 3
 
 
 class Windows(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """Write the attention of an image's windows as torchvision's Swin does, of [n, rows, columns, width]."""
+    """Write the attention of an image's windows as torchvision's Swin does, of [n, rows, columns, width].
 
-    def __init__(self, shift: int, back: int | None = None) -> None:
+    ``expanded``: the mask is expanded over the images, and has the bias added, as transformers' Swin does.
+    """
+
+    def __init__(self, shift: int, back: int | None = None, *, expanded: bool = False) -> None:
         super().__init__()
         self.attention = Attention(as_in_timm, torch.randn(1, HEADS, WINDOW**2, WINDOW**2))
         self.shift, self.back = shift, shift if back is None else back
         self.side = SIDE // WINDOW
+        self.expanded = expanded
         self.register_buffer("mask", torch.randn(self.side**2, WINDOW**2, WINDOW**2))
 
     def forward(self, x: Any) -> Any:
@@ -206,8 +210,13 @@ class Windows(torch.nn.Module):  # type: ignore[misc, name-defined]
         parted = moved.view(x.shape[0], side, WINDOW, side, WINDOW, WIDTH).permute(0, 1, 3, 2, 4, 5)
         parted = parted.reshape(-1, tokens, WIDTH)
         q, k, v = as_in_timm(self.attention.qkv(parted))
-        scores = q * DEPTH**-0.5 @ k.transpose(-2, -1) + self.attention.mask
-        if self.shift:
+        scores = q * DEPTH**-0.5 @ k.transpose(-2, -1)
+        if self.expanded:
+            mask = self.mask[None, :, None].expand(x.shape[0], -1, -1, -1, -1)
+            scores = scores + (mask.reshape(-1, 1, tokens, tokens) + self.attention.mask)
+        else:
+            scores = scores + self.attention.mask
+        if self.shift and not self.expanded:
             scores = scores.view(x.shape[0], side**2, HEADS, tokens, tokens) + self.mask.unsqueeze(1).unsqueeze(0)
             scores = scores.view(-1, HEADS, tokens, tokens)
         y = self.attention.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(parted.shape[0], tokens, WIDTH))
@@ -224,6 +233,16 @@ def test_windows_of_an_image_and_their_shift(shift: int, opset: int) -> None:
         (plugin,) = [node for node in left if node.domain == DOMAIN]
         assert {entry.name: entry.i for entry in plugin.attribute}["shift"] == shift, batch
         assert {node.op_type for node in left} <= {"masked_self_attention", "MatMul", "Add"}, batch
+
+
+@FEW_OPSETS
+def test_a_mask_of_windows_that_is_expanded_over_the_images(opset: int) -> None:
+    model = exported(Windows(1, expanded=True), opset, (SIDE, SIDE, WIDTH), batch=None)
+    for batch in (1, 2, 3):
+        left = fused_alike(with_sizes(model, {"n": batch}), MASKED)
+        assert {node.op_type for node in left} <= {"masked_self_attention", "MatMul", "Add"}, batch
+    other = exported(Windows(1, expanded=True), opset, (SIDE, SIDE, WIDTH), batch=None)
+    assert operators(other, ["masked_attention"]).count("masked_attention") == 1
 
 
 @pytest.mark.parametrize("shift", [0, 1])
