@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -134,7 +135,7 @@ class _Additions:
     def _added(self, given: Input) -> tuple[list[onnx.NodeProto], str]:
         """Return the nodes that compute an input, without those that are there for a plugin before, and its name."""
         nodes = []
-        names = {name: self._equal_tensor(name, array) for name, array in sorted(given.constants.items())}
+        names = {name: self._tensor(f"{name}.same", array) for name, array in sorted(given.constants.items())}
         for node in given.nodes:
             proto = helper.make_node(node.op_type, [names.get(name, name) for name in node.inputs], node.outputs)
             proto.attribute.extend(attribute_protos(node))
@@ -146,21 +147,13 @@ class _Additions:
             names[output] = self._computed[key]
         return nodes, names[given.nodes[-1].outputs[0]]
 
-    def _equal_tensor(self, name: str, array: np.ndarray) -> str:
-        """Add a tensor, or return one that has the same numbers; ``name`` is that of a constant of the file."""
-        key = (str(array.dtype), array.shape, array.tobytes())
-        if key not in self._computed:
-            self._computed[key] = self._tensor(f"{name}.same", array)
-        return self._computed[key]
-
     def _tensor(self, hint: str, array: np.ndarray) -> str:
-        """Add a tensor; a tensor that several plugins read is added once."""
-        for name, known in self._tensors.items():
-            if known is array:
-                return name
-        name = self._fresh(hint)
-        self._tensors[name] = array
-        return name
+        """Add a tensor, or return one with the same numbers: layers may share their weights."""
+        key = (str(array.dtype), array.shape, blake2b(array.tobytes()).digest())
+        if key not in self._computed:
+            self._computed[key] = self._fresh(hint)
+            self._tensors[self._computed[key]] = array
+        return self._computed[key]
 
     def _cast(self, value: str, output: str) -> onnx.NodeProto:
         return helper.make_node(

@@ -7,8 +7,8 @@ mask       none of zeros; else one: the sum of constants that are added one afte
 no keys    ``Softmax(x, axis=-1, guarded=1)`` makes zeros of rows that are NaN, such as those without a key; nothing is
            done about these where a constant mask leaves each row a key
 queries    a mask is not expanded over them; see ``repeated_masks.py``
-windows    ``Add(x, mask, tiled=1)``: the mask is repeated along the first axis of x, as ``numpy.tile`` repeats; one that
-           is expanded over the images is not
+windows    ``Add(x, mask, tiled=1)``: the mask is repeated along the first axis of x, as ``numpy.tile`` repeats; it is
+           not expanded over the images
 =========  =================================================================================================
 
 Source: what torch's exporters write for torchvision's Swin, torch.nn.MultiheadAttention and transformers.

@@ -187,3 +187,16 @@ def test_weights_that_are_computed_in_the_network_are_left_alone() -> None:
     nodes = [helper.make_node("Transpose", ["x"], ["w"], perm=[0, 2, 1]), helper.make_node("MatMul", ["x", "w"], ["y"])]
     fused = fuse(model_of(nodes, [2, INPUTS, INPUTS], {}), "all")
     assert "linear" not in {each.kernel for each in fused.replacements}
+
+
+def test_layers_that_share_their_weights_share_packed_ones() -> None:
+    """As those of an ALBERT do: the file stays as small."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Relu", ["p"], ["r"]),
+        helper.make_node("MatMul", ["r", "w"], ["y"]),
+    ]
+    model = model_of(nodes, ["n", INPUTS], {"w": weights(INPUTS, INPUTS)})
+    assert fused_alike(model, 4, INPUTS) == ["linear", "linear"]
+    packed = [node.input[1:] for node in fuse(model, ["linear"]).model.graph.node if node.domain == DOMAIN]
+    assert packed[0] == packed[1]
