@@ -65,7 +65,11 @@ KERNEL = Kernel(
     ),
     patterns=PATTERNS,
     reference=reference,
-    examples=(*EXAMPLES, {"n": 3, "c": 3, "h": 224, "w": 224, "k": 264, "size": 4}),
+    examples=(
+        *EXAMPLES,
+        {"n": 3, "c": 3, "h": 224, "w": 224, "k": 264, "size": 4},
+        {"n": 2, "c": 3, "h": 152, "w": 152, "k": 768, "size": 4},
+    ),
     in_groups=rows_in_groups(PATCHES, minimum(LAYER.inputs, LAYER.outputs)),
     claims=(HOPPER & (LAYER.flops >= ENOUGH),),
     flops=LAYER.flops,
