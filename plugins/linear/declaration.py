@@ -114,17 +114,16 @@ class Product:
 
         The larger ones read x less often; of the smaller ones fewer multiprocessors may have none at the end.
         """
+        widest, less, narrow = (self._time(columns) for columns in (256, 192, 128))
         return (
-            self.by_wgmma("wide_wgmma", 2, most_columns=256, prefer=self._soonest(256, 192, 128)),
-            self.by_wgmma("less_wide_wgmma", 2, most_columns=192, prefer=self._soonest(192, 128)),
+            self._if_enough("wide_wgmma", 256, (widest <= less) & (widest <= narrow)),
+            self._if_enough("less_wide_wgmma", 192, less < narrow),
         )
 
-    def _soonest(self, most_columns: int, *others: int) -> Condition:
-        """Return the sizes at which half of the multiprocessors have a tile, and other tiles would not end sooner."""
-        found = 2 * self.tiles(most_columns) >= MULTIPROCESSORS
-        for other in others:
-            found &= self._time(most_columns) <= self._time(other)
-        return found
+    def _if_enough(self, name: str, most_columns: int, soonest: Condition) -> Variant:
+        """Make a variant for sizes at which half of the multiprocessors have a tile, and other tiles end no sooner."""
+        enough = 2 * self.tiles(most_columns) >= MULTIPROCESSORS
+        return self.by_wgmma(name, 2, most_columns=most_columns, prefer=enough & soonest)
 
     def _time(self, most_columns: int) -> Dim:
         """Return the time of all tiles of a multiprocessor, in that of a column of one."""

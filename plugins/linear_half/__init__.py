@@ -63,7 +63,7 @@ KERNEL = Kernel(
     variants=(*LAYER.wide(), *LAYER.narrow(element_bytes=2), LAYER.direct("linear_half_direct")),
     patterns=patterns(NODES_OF_DENSE_LAYERS_IN_HALVES),
     reference=reference,
-    examples=(*EXAMPLES, {"n": 2900, "in": 80, "out": 768, "activation": "none"}),
+    examples=EXAMPLES,
     in_groups=rows_in_groups(n, minimum(inputs, outputs)),
     claims=tuple(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (LAYER.flops >= ENOUGH), MUCH)),
     flops=LAYER.flops,
