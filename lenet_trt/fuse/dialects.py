@@ -165,6 +165,27 @@ def dense_layer_of_folded_rows(graph: WorkingGraph, node: WorkingNode) -> None:
     _put(graph, old, unfold.slot, "Gemm", [fold.inputs[0], *node.inputs[1:]], unfold.outputs, node.attributes)
 
 
+def scaled_outputs(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Take into a dense layer what multiplies each of its outputs by a constant, as the layer scale of DINOv2 does."""
+    scale = graph.only_consumer(node.outputs[0]) if node.is_op("Gemm") and node.attributes == {"transB": 1} else None
+    constants = [graph.constants.get(name) for name in node.inputs[1:]]
+    if scale is None or not scale.is_op("Mul") or scale.inputs[0] != node.outputs[0]:
+        return
+    factor, rank = graph.constants.get(scale.inputs[1]), graph.rank(node.outputs[0])
+    weight, bias = constants if len(constants) == 2 else (None, None)
+    if factor is None or weight is None or bias is None or rank is None or weight.ndim != 2 or weight.dtype.kind not in "fV":
+        return
+    if factor.ndim > rank or factor.shape[-1:] != weight.shape[:1] or factor.size != len(weight):
+        return
+    wide = factor.reshape(-1).astype(np.float64)
+    with np.errstate(over="ignore"):
+        products = [(weight * wide[:, np.newaxis]).astype(weight.dtype), (bias * wide).astype(bias.dtype)]
+    if not all(np.isfinite(each).all() for each in products):
+        return
+    names = [graph.add_constant(f"{name}.scaled", each) for name, each in zip(node.inputs[1:], products, strict=True)]
+    _put(graph, [node, scale], scale.slot, "Gemm", [node.inputs[0], *names], scale.outputs, node.attributes)
+
+
 def _dequantized_weight(graph: WorkingGraph, node: WorkingNode) -> WorkingNode | None:
     """Return the ``DequantizeLinear`` that gives the weights to this layer alone."""
     producer = graph.producer(node.inputs[1]) if node.is_op("Gemm", "MatMul") else None
@@ -265,6 +286,7 @@ REORDERINGS: tuple[Rule, ...] = (
     einsum_as_matmul,
     dense_layer_of_more_axes,
     dense_layer_of_folded_rows,
+    scaled_outputs,
     products_of_matrices,
     interleaved_concat,
     halves_of_channels,

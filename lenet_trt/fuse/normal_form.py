@@ -12,7 +12,8 @@ casts               to the type that is there, to float32 and back, and around a
 attributes          absent where they have their default value
 convolution         ``Conv(x, w, b, kernel_shape=...)``, ``ConvTranspose`` too
 dense layer         ``Gemm(x, w, b, transB=1)``: w ``[out, in]``, b ``[out]``; over the last axis of x, if it has more;
-                    rows that the file folds before it and unfolds behind it are not folded
+                    rows that the file folds before it and unfolds behind it are not folded; a constant factor of each
+                    output is in w and b
 flattening          ``Flatten(x)``
 max-pooling         ``MaxPool(x, kernel_shape=..., strides=...)``
 matrix products     ``MatMul(a, b, alpha=...)``; with ``transA=1``, ``transB=1`` where the last two axes change places

@@ -200,3 +200,36 @@ def test_layers_that_share_their_weights_share_packed_ones() -> None:
     assert fused_alike(model, 4, INPUTS) == ["linear", "linear"]
     packed = [node.input[1:] for node in fuse(model, ["linear"]).model.graph.node if node.domain == DOMAIN]
     assert packed[0] == packed[1]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize(("shape", "axes"), [((OUTPUTS,), 3), ((1, 1, OUTPUTS), 3), ((OUTPUTS,), 2)])
+def test_a_factor_of_each_output_is_in_the_weights(shape: tuple[int, ...], axes: int, precision: str) -> None:
+    """As the layer scale of vision transformers is."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Add", ["p", "b"], ["s"]),
+        helper.make_node("Mul", ["factor", "s"], ["y"]),
+    ]
+    constants = {"w": weights(INPUTS, OUTPUTS), "b": weights(OUTPUTS), "factor": weights(*shape)}
+    model = convert(model_of(nodes, [2, 5, INPUTS][3 - axes :], constants), precision)
+    fused = fuse(model, ["linear" if precision == "fp32" else "linear_half"]).model
+    assert [node.op_type for node in fused.graph.node if node.domain == DOMAIN or node.op_type == "Mul"] == [
+        "linear" if precision == "fp32" else "linear_half"
+    ]
+    x = np.random.default_rng(1).standard_normal([2, 5, INPUTS][3 - axes :]).astype(np.float32)
+    found, wanted = (run(each, x)[0].astype(np.float64) for each in (fused, model))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5 if precision == "fp32" else 0.03)
+
+
+@pytest.mark.parametrize("shape", [(), (5, 1), (5, OUTPUTS), (2, 1, OUTPUTS)])
+def test_other_factors_stay(shape: tuple[int, ...]) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Add", ["p", "b"], ["s"]),
+        helper.make_node("Mul", ["s", "factor"], ["y"]),
+    ]
+    constants = {"w": weights(INPUTS, OUTPUTS), "b": weights(OUTPUTS), "factor": weights(*shape)}
+    model = model_of(nodes, [2, 5, INPUTS], constants)
+    assert fused_alike(model, 2, 5, INPUTS) == ["linear"]
+    assert [node.op_type for node in fuse(model, ["linear"]).model.graph.node if node.op_type == "Mul"] == ["Mul"]
