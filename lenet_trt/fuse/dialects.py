@@ -173,7 +173,14 @@ def scaled_outputs(graph: WorkingGraph, node: WorkingNode) -> None:
         return
     factor, rank = graph.constants.get(scale.inputs[1]), graph.rank(node.outputs[0])
     weight, bias = constants if len(constants) == 2 else (None, None)
-    if factor is None or weight is None or bias is None or rank is None or weight.ndim != 2 or weight.dtype.kind not in "fV":
+    if (
+        factor is None
+        or weight is None
+        or bias is None
+        or rank is None
+        or weight.ndim != 2
+        or weight.dtype.kind not in "fV"
+    ):
         return
     if factor.ndim > rank or factor.shape[-1:] != weight.shape[:1] or factor.size != len(weight):
         return

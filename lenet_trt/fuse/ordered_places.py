@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import onnx
 
+from lenet_trt.fuse.constant_sizes import with_known_sizes
 from lenet_trt.fuse.joined_layers import with_joined_layers
 from lenet_trt.fuse.match import Match
 from lenet_trt.fuse.normal_form import attention_form, plain_form
@@ -42,6 +43,9 @@ def _changed(
     if all(node.op_type != "Softmax" for node in model.graph.node):
         return
     form = attention_form(model, plain)
+    sized = with_known_sizes(model, form)  # what computes sizes, as of a mask, may read the layers
+    if sized is not model:
+        model, form = sized, attention_form(sized)
     joined, slices = with_joined_layers(model, form)
     if slices:
         of_joined = plain_form(joined)

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
+from lenet_trt.fuse.constant_sizes import with_known_sizes
 from lenet_trt.fuse.normal_form import attention_form, normal_forms
 from lenet_trt.fuse.row_order import with_rows_in_order
 from lenet_trt.fuse.stage import fuse
@@ -80,6 +81,12 @@ def exported(network: Any, opset: int = 17, shape: tuple[int, ...] = (TOKENS, WI
     torch.manual_seed(0)
     model = exported_module(network.eval(), torch.randn(2, *shape), opset)
     return model if batch is None else with_sizes(model, {"n": batch})
+
+
+def in_order(model: onnx.ModelProto) -> tuple[onnx.ModelProto, frozenset[str]]:
+    """Exchange layers and movement, as ``fuse`` does before it looks for places."""
+    sized = with_known_sizes(model, attention_form(model))
+    return with_rows_in_order(sized, attention_form(sized))
 
 
 def fused_alike(model: onnx.ModelProto, plugins: list[str]) -> list[onnx.NodeProto]:
@@ -249,7 +256,7 @@ def test_a_mask_of_windows_that_is_expanded_over_the_images(opset: int) -> None:
 def test_rows_are_put_in_order_while_the_batch_is_open(shift: int) -> None:
     """The exporter reads sizes of what lies between layers and windows; they come from the network's input then."""
     model = exported(Windows(shift), 17, (SIDE, SIDE, WIDTH), batch=None)
-    reordered, moved = with_rows_in_order(model, attention_form(model))
+    reordered, moved = in_order(model)
     assert len(moved) == 1
     for batch in (1, 3):
         x = np.random.default_rng(batch).normal(size=(batch, SIDE, SIDE, WIDTH)).astype(np.float32)
@@ -267,7 +274,7 @@ def test_windows_that_are_not_rolled_back() -> None:
 
 def test_layers_stay_where_no_kernel_takes_the_attention() -> None:
     model = exported(Windows(1), 17, (SIDE, SIDE, WIDTH))
-    assert len(with_rows_in_order(model, attention_form(model))[1]) == 1
+    assert len(in_order(model)[1]) == 1
     fused = fuse(model, ["masked_attention"]).model
     kept = {node.name for node in model.graph.node if node.op_type in ("MatMul", "Slice", "Concat")}
     assert len(kept & {node.name for node in fused.graph.node}) >= 8
@@ -287,7 +294,7 @@ def test_what_else_is_read_stays() -> None:
             return self.attention(first).transpose(0, 1) + first.sum()
 
     model = exported(Network(), 17, (4, WIDTH), batch=TOKENS)
-    assert not with_rows_in_order(model, attention_form(model))[1]
+    assert not in_order(model)[1]
     assert operators(model).count("self_attention") == 1
 
 
@@ -307,7 +314,7 @@ def test_rows_that_others_are_joined_to_stay() -> None:
             return self.attention.out((weights @ parts[2]).permute(2, 0, 1, 3).flatten(2)).transpose(0, 1)
 
     model = exported(Network())
-    assert not with_rows_in_order(model, attention_form(model))[1]
+    assert not in_order(model)[1]
     assert operators(model).count("self_attention") == 1
 
 
