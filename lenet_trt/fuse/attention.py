@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lenet_trt.fuse.folding import computed_constant
-from lenet_trt.fuse.movement import known_sizes_of, written
+from lenet_trt.fuse.movement import as_view, known_sizes_of
 from lenet_trt.fuse.products import factor_of, products_of_matrices, swaps_last_two
 from lenet_trt.fuse.repeated_masks import one_row_for_all_queries
 from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph, WorkingNode
@@ -123,10 +123,9 @@ def mask_of_windows(graph: WorkingGraph, node: WorkingNode) -> None:
         small = None if value is None or windows is None else _over_windows(value, windows)
         if small is None:
             continue
-        tiled = small.shape[0] not in (1, (graph.shape(x) or (None,))[0])
         name = graph.add_constant(f"{mask}.windows", small)
         origins = divided.origins | add.origins | joined.origins
-        new = WorkingNode("Add", [x, name], list(joined.outputs), {"tiled": 1} if tiled else {}, origins)
+        new = WorkingNode("Add", [x, name], list(joined.outputs), _repeated(graph, small, x), origins)
         graph.replace([divided, add, joined], [(joined.slot, new)])
         graph.learn_shape(joined.outputs[0], graph.shape(x) or ())
         return
@@ -140,9 +139,9 @@ def mask_of_each_image(graph: WorkingGraph, node: WorkingNode) -> None:
     scores, mask = add.inputs
     value = _of_one_image(graph, mask, graph.rank(scores) or 0)
     if value is not None:
-        tiled = {} if len(value) in (1, (graph.shape(scores) or (None,))[0]) else {"tiled": 1}
         name = graph.add_constant(f"{mask}.of_an_image", value)
-        graph.replace([add], [(add.slot, WorkingNode("Add", [scores, name], list(add.outputs), tiled, add.origins))])
+        new = WorkingNode("Add", [scores, name], list(add.outputs), _repeated(graph, value, scores), add.origins)
+        graph.replace([add], [(add.slot, new)])
 
 
 def sum_of_masks(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -163,39 +162,44 @@ def sum_of_masks(graph: WorkingGraph, node: WorkingNode) -> None:
         graph.replace([first, second], [(second.slot, new)])
 
 
-def factor_after_transposition(graph: WorkingGraph, node: WorkingNode) -> None:
-    """Multiply an operand of a ``MatMul`` by a constant after its ``Transpose``: the product then takes the factor.
+def factor_after_heads(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Multiply an operand of a ``MatMul`` by a constant after the ``Reshape`` into heads, as in Whisper.
 
-    A ``Reshape`` between them, which divides the last axis into heads, becomes a view of what is multiplied.
+    The ``Reshape`` becomes a view of what is multiplied.
     """
+    for name in dict.fromkeys(node.inputs if node.is_op("MatMul") else ()):
+        transpose = graph.producer(name)
+        heads = None if transpose is None else _before(graph, transpose, "Transpose")
+        scaled = None if heads is None else _before(graph, heads, "Reshape")
+        if heads is None or scaled is None or graph.only_consumer(name) is None:
+            continue
+        factor, sizes = factor_of(graph, scaled), known_sizes_of(graph, heads.outputs[0])
+        if factor is None or sizes is None or graph.shape(factor[0]) != graph.shape(scaled.outputs[0]):
+            continue
+        view = as_view(graph, factor[0], f"{heads.outputs[0]}.not_scaled", sizes)
+        graph.learn_shape(view.outputs[0], graph.shape(heads.outputs[0]) or (), factor[0])
+        inputs = [view.outputs[0] if value == factor[0] else value for value in scaled.inputs]
+        origins = scaled.origins | heads.origins
+        second = WorkingNode(scaled.op_type, inputs, list(heads.outputs), {}, origins)
+        graph.replace([scaled, heads], [(scaled.slot, view), (heads.slot, second)])
+
+
+def factor_after_transposition(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Multiply an operand of a ``MatMul`` by a constant after its ``Transpose``: the product then takes the factor."""
     for name in dict.fromkeys(node.inputs if node.is_op("MatMul") else ()):
         transpose = graph.producer(name)
         if transpose is None or not transpose.is_op("Transpose") or graph.only_consumer(name) is None:
             continue
-        before = _before(graph, transpose, "Transpose")
-        heads = before if before is not None and before.is_op("Reshape") else None
-        scaled = before if heads is None else _before(graph, heads, "Reshape")
+        scaled = _before(graph, transpose, "Transpose")
         factor = None if scaled is None else factor_of(graph, scaled)
         if scaled is None or factor is None or graph.shape(factor[0]) != graph.shape(scaled.outputs[0]):
             continue
-        slots = [scaled.slot, transpose.slot]
-        x, origins = factor[0], scaled.origins
-        new = []
-        if heads is not None:
-            if (sizes := known_sizes_of(graph, heads.outputs[0])) is None:
-                continue
-            x = f"{heads.outputs[0]}.not_scaled"
-            target = graph.add_constant(f"{x}.shape", np.array(written(sizes), np.int64))
-            graph.learn_shape(x, graph.shape(heads.outputs[0]) or (), factor[0])
-            view = WorkingNode("Reshape", [factor[0], target], [x], {}, frozenset())
-            new, slots, origins = [(scaled.slot, view)], [heads.slot, transpose.slot], origins | heads.origins
         between = f"{name}.not_scaled"
         graph.learn_shape(between, graph.shape(name) or ())
         inputs = [between if value == factor[0] else value for value in scaled.inputs]
-        first = WorkingNode("Transpose", [x], [between], transpose.attributes, transpose.origins)
-        second = WorkingNode(scaled.op_type, inputs, list(transpose.outputs), {}, origins)
-        old = [scaled, transpose] if heads is None else [scaled, heads, transpose]
-        graph.replace(old, [*new, *zip(slots, (first, second), strict=True)])
+        first = WorkingNode("Transpose", [factor[0]], [between], transpose.attributes, transpose.origins)
+        second = WorkingNode(scaled.op_type, inputs, list(transpose.outputs), {}, scaled.origins)
+        graph.replace([scaled, transpose], [(scaled.slot, first), (transpose.slot, second)])
 
 
 def last_axis_last(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -234,6 +238,7 @@ ATTENTION: tuple[Rule, ...] = (
     mask_of_each_image,
     sum_of_masks,
     one_row_for_all_queries,
+    factor_after_heads,
     factor_after_transposition,
     products_of_matrices,
     last_axis_last,
@@ -277,6 +282,11 @@ def _windows(before: PartialShape | None, between: PartialShape | None, after: P
     known = [size for size in between[1:] if isinstance(size, int)]
     same = tuple(known[1:]) == before[1:] == after[1:]
     return known if same and len(known) == len(before) == len(between) - 1 else None
+
+
+def _repeated(graph: WorkingGraph, mask: Array, scores: str) -> dict[str, int]:
+    """Return the attributes of an ``Add`` of scores and of a mask of the windows of one image."""
+    return {} if len(mask) in (1, (graph.shape(scores) or (None,))[0]) else {"tiled": 1}
 
 
 def _of_one_image(graph: WorkingGraph, name: str, rank: int) -> Array | None:

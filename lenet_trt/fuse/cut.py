@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import onnx
+from onnx import helper, numpy_helper
 
-from lenet_trt.fuse.working_copy import initializers_listed_as_inputs, names_captured
+from lenet_trt.fuse.working_copy import Array, initializers_listed_as_inputs, names_captured
 from lenet_trt.kernel.pattern import DOMAIN
 
 # Model-local functions exist from this version of the format on.
@@ -21,6 +24,44 @@ class Insertion:
     nodes: tuple[onnx.NodeProto, ...]
     origins: frozenset[int]
     place: int | None = None
+
+
+class NewNodes:
+    """Collect new nodes, each named as its output, and their constants."""
+
+    def __init__(self) -> None:
+        self._nodes: list[onnx.NodeProto] = []
+        self._tensors: dict[str, onnx.TensorProto] = {}
+
+    @property
+    def tensors(self) -> list[onnx.TensorProto]:
+        """Return all constants."""
+        return list(self._tensors.values())
+
+    def taken(self) -> tuple[onnx.NodeProto, ...]:
+        """Return the nodes that were added since this was last called."""
+        nodes, self._nodes = tuple(self._nodes), []
+        return nodes
+
+    def add(self, op_type: str, inputs: Sequence[str], output: str, **attributes: Any) -> None:
+        """Add a node."""
+        self._nodes.append(helper.make_node(op_type, inputs, [output], name=output, **attributes))
+
+    def constant(self, name: str, value: Array) -> str:
+        """Add a constant, if it is not there, and return its name."""
+        self._tensors.setdefault(name, numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def dense_layer(self, x: str, weight: tuple[str, Array], bias: tuple[str, Array], y: str) -> None:
+        """Add a dense layer over the last axis; ``weight`` and ``bias``: their names, w [out, in] and b [out]."""
+        self.add("MatMul", [x, self.constant(weight[0], weight[1].T)], f"{y}.product")
+        self.add("Add", [f"{y}.product", self.constant(*bias)], y)
+
+    def part(self, x: str, axis: int, start: int, size: int, output: str) -> None:
+        """Add a slice of one axis."""
+        numbers = {"start": start, "end": start + size, "axis": axis}
+        part = [self.constant(f"{output}.{key}", np.array([n], np.int64)) for key, n in numbers.items()]
+        self.add("Slice", [x, *part], output)
 
 
 class Uses:

@@ -168,19 +168,11 @@ def dense_layer_of_folded_rows(graph: WorkingGraph, node: WorkingNode) -> None:
 def scaled_outputs(graph: WorkingGraph, node: WorkingNode) -> None:
     """Take into a dense layer what multiplies each of its outputs by a constant, as the layer scale of DINOv2 does."""
     scale = graph.only_consumer(node.outputs[0]) if node.is_op("Gemm") and node.attributes == {"transB": 1} else None
-    constants = [graph.constants.get(name) for name in node.inputs[1:]]
-    if scale is None or not scale.is_op("Mul") or scale.inputs[0] != node.outputs[0]:
+    if scale is None or not scale.is_op("Mul") or scale.inputs[0] != node.outputs[0] or len(node.inputs) != 3:
         return
-    factor, rank = graph.constants.get(scale.inputs[1]), graph.rank(node.outputs[0])
-    weight, bias = constants if len(constants) == 2 else (None, None)
-    if (
-        factor is None
-        or weight is None
-        or bias is None
-        or rank is None
-        or weight.ndim != 2
-        or weight.dtype.kind not in "fV"
-    ):
+    weight, bias, factor = (graph.constants.get(name) for name in (*node.inputs[1:], scale.inputs[1]))
+    rank = graph.rank(node.outputs[0])
+    if weight is None or bias is None or factor is None or rank is None or weight.dtype.kind not in "fV":
         return
     if factor.ndim > rank or factor.shape[-1:] != weight.shape[:1] or factor.size != len(weight):
         return

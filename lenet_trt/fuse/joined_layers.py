@@ -14,10 +14,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
 
 from lenet_trt.fuse.attention_products import is_dense_layer, products_around
-from lenet_trt.fuse.cut import Insertion, Uses, replaced
+from lenet_trt.fuse.cut import Insertion, NewNodes, Uses, replaced
 from lenet_trt.fuse.movement import source_of
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
@@ -29,7 +28,7 @@ def with_joined_layers(model: onnx.ModelProto, graph: WorkingGraph) -> tuple[onn
     """
     uses = Uses(model.graph)
     insertions: list[Insertion] = []
-    tensors: list[onnx.TensorProto] = []
+    new = NewNodes()
     sliced: set[str] = set()
     for node in graph.nodes:
         layers = _layers_before(graph, node)
@@ -42,11 +41,10 @@ def with_joined_layers(model: onnx.ModelProto, graph: WorkingGraph) -> tuple[onn
         first = min(max(layer.origins) for layer in layers)
         if uses.obstacle(origins, layers[0].inputs[:1], outputs, first):
             continue
-        nodes, constants = _joined(graph, layers)
-        insertions.append(Insertion(nodes, origins, first))
-        tensors += constants
+        _add_joined(graph, layers, new)
+        insertions.append(Insertion(new.taken(), origins, first))
         sliced.update(outputs)
-    return (replaced(model, insertions, [], tensors) if insertions else model), frozenset(sliced)
+    return (replaced(model, insertions, [], new.tensors) if insertions else model), frozenset(sliced)
 
 
 def _layers_before(graph: WorkingGraph, softmax: WorkingNode) -> list[WorkingNode] | None:
@@ -60,29 +58,12 @@ def _layers_before(graph: WorkingGraph, softmax: WorkingNode) -> list[WorkingNod
     return found if len({layer.outputs[0] for layer in found}) == 3 and len(alike) == 1 else None
 
 
-def _joined(
-    graph: WorkingGraph, layers: Sequence[WorkingNode]
-) -> tuple[tuple[onnx.NodeProto, ...], list[onnx.TensorProto]]:
-    """Return the nodes of one layer and the slices of its outputs, and their constants."""
+def _add_joined(graph: WorkingGraph, layers: Sequence[WorkingNode], new: NewNodes) -> None:
+    """Add one layer in the place of these, and slices of its outputs."""
     name = f"{layers[0].outputs[0]}.joined"
     weights, biases = ([graph.constants[layer.inputs[which]] for layer in layers] for which in (1, 2))
-    axis = len(graph.shape(layers[0].outputs[0]) or ()) - 1
-    width = len(weights[0])
-    tensors: list[onnx.TensorProto] = []
-
-    def constant(what: str, value: np.ndarray) -> str:
-        tensors.append(numpy_helper.from_array(np.ascontiguousarray(value), f"{name}.{what}"))
-        return tensors[-1].name
-
-    def node(op_type: str, inputs: Sequence[str], output: str) -> onnx.NodeProto:
-        return helper.make_node(op_type, inputs, [output], name=output)
-
-    ends = [constant(f"end{index}", np.array([index * width], np.int64)) for index in range(len(layers) + 1)]
-    along = constant("axis", np.array([axis], np.int64))
-    nodes = [
-        node("MatMul", [layers[0].inputs[0], constant("weights", np.concatenate(weights).T)], f"{name}.product"),
-        node("Add", [f"{name}.product", constant("bias", np.concatenate(biases))], name),
-    ]
-    for layer, start, end in zip(layers, ends, ends[1:], strict=False):
-        nodes.append(node("Slice", [name, start, end, along], layer.outputs[0]))
-    return tuple(nodes), tensors
+    weight, bias = (f"{name}.weights", np.concatenate(weights)), (f"{name}.bias", np.concatenate(biases))
+    new.dense_layer(layers[0].inputs[0], weight, bias, name)
+    axis, width = len(graph.shape(layers[0].outputs[0]) or ()) - 1, len(weights[0])
+    for index, layer in enumerate(layers):
+        new.part(name, axis, index * width, width, layer.outputs[0])

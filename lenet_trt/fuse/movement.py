@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
+import numpy as np
+
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 from lenet_trt.onnx_model.open_sizes import Size
 
@@ -107,6 +109,12 @@ def known_sizes_of(graph: WorkingGraph, name: str) -> tuple[int, ...] | None:
     if shape is None or None in shape or len({size for size in shape if isinstance(size, str)}) > 1:
         return None
     return tuple(size if isinstance(size, int) else Size.of_axis(size or "").factor * OPEN for size in shape)
+
+
+def as_view(graph: WorkingGraph, name: str, view: str, sizes: Sequence[int]) -> WorkingNode:
+    """Return a view of a value, a ``Reshape`` without origins; the caller places it, and learns its shape."""
+    target = graph.add_constant(f"{view}.shape", np.array(written(sizes), np.int64))
+    return WorkingNode("Reshape", [name, target], [view], {}, frozenset())
 
 
 def written(sizes: Sequence[int]) -> list[int]:

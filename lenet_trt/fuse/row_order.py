@@ -12,17 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
 
 from lenet_trt.fuse.attention_products import Products, is_dense_layer, products_around
-from lenet_trt.fuse.cut import Insertion, Uses, replaced
+from lenet_trt.fuse.cut import Insertion, NewNodes, Uses, replaced
 from lenet_trt.fuse.movement import OF_ALL, known_sizes_of, part_of_slice, source_of, written
 from lenet_trt.fuse.rolls import Roll, roll_after, roll_of
-from lenet_trt.fuse.working_copy import Array, WorkingGraph, WorkingNode
+from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 
 @dataclass(frozen=True)
@@ -130,8 +128,7 @@ class _Change:
         self._graph = graph
         self._uses = Uses(model.graph)
         self._insertions: list[Insertion] = []
-        self._tensors: dict[str, onnx.TensorProto] = {}
-        self._nodes: list[onnx.NodeProto] = []
+        self._new = NewNodes()
 
     def exchange(self, before: _Layer, after: _Layer) -> bool:
         """Exchange the layers around an attention with their movement, unless other nodes need what lies between."""
@@ -152,11 +149,10 @@ class _Change:
 
     def result(self) -> onnx.ModelProto:
         """Return the changed model."""
-        return replaced(self._model, self._insertions, [], list(self._tensors.values()))
+        return replaced(self._model, self._insertions, [], self._new.tensors)
 
     def _insert(self, layer: _Layer) -> None:
-        self._insertions.append(Insertion(tuple(self._nodes), layer.origins))
-        self._nodes = []
+        self._insertions.append(Insertion(self._new.taken(), layer.origins))
 
     def _features(self, node: WorkingNode) -> tuple[int, int]:
         """Return the numbers of outputs and inputs of a layer."""
@@ -165,10 +161,8 @@ class _Change:
 
     def _layer(self, node: WorkingNode, x: str, y: str) -> None:
         """Add a dense layer over the last axis."""
-        weight, bias = (self._graph.constants[name] for name in node.inputs[1:])
-        names = [self._tensor(f"{node.inputs[1]}.in_order", weight.T), self._tensor(f"{node.inputs[2]}.in_order", bias)]
-        self._add("MatMul", [x, names[0]], f"{y}.product")
-        self._add("Add", [f"{y}.product", names[1]], y)
+        weight, bias = ((f"{name}.in_order", self._graph.constants[name]) for name in node.inputs[1:])
+        self._new.dense_layer(x, weight, bias, y)
 
     def _move(self, movement: Sequence[WorkingNode], first: str, x: str, y: str, width: int) -> None:
         """Add the nodes of a movement of rows from x to y, of this width; in the file they move ``first``."""
@@ -177,20 +171,11 @@ class _Change:
             output = names.setdefault(node.outputs[0], f"{node.outputs[0]}.in_order")
             inputs = [names[name] for name in node.inputs if name in names]
             if node.is_op("Transpose", "Concat"):
-                self._add(node.op_type, inputs, output, **node.attributes)
+                self._new.add(node.op_type, inputs, output, **node.attributes)
             elif node.is_op("Slice"):
                 ((axis, start, size),) = part_of_slice(self._graph, node) or [(0, 0, 0)]
-                numbers = {"start": start, "end": start + size, "axis": axis}
-                part = [self._tensor(f"{output}.{key}", np.array([n], np.int64)) for key, n in numbers.items()]
-                self._add("Slice", [*inputs, *part], output)
+                self._new.part(inputs[0], axis, start, size, output)
             else:
                 shape = [*(known_sizes_of(self._graph, node.outputs[0]) or ())[:-1], width]
-                target = self._tensor(f"{output}.shape", np.array(written(shape), np.int64))
-                self._add("Reshape", [*inputs, target], output)
-
-    def _add(self, op_type: str, inputs: Sequence[str], output: str, **attributes: Any) -> None:
-        self._nodes.append(helper.make_node(op_type, inputs, [output], name=output, **attributes))
-
-    def _tensor(self, name: str, value: Array) -> str:
-        self._tensors.setdefault(name, numpy_helper.from_array(np.ascontiguousarray(value), name))
-        return name
+                target = self._new.constant(f"{output}.shape", np.array(written(shape), np.int64))
+                self._new.add("Reshape", [*inputs, target], output)

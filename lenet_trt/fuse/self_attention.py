@@ -20,14 +20,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
-
 from lenet_trt.fuse.attention_products import Products, products_around
 from lenet_trt.fuse.movement import (
     OF_ALL,
     Axis,
     StridedLayout,
     as_it_lies,
+    as_view,
     joined_factors,
     known_sizes_of,
     moved,
@@ -303,14 +302,12 @@ def _put(
     graph.learn_shape(y, _known((*rows.tokens, rows.heads, rows.depth)))
     origins = frozenset().union(*(node.origins for node in old))
     new.append((here, WorkingNode("SelfAttention", inputs, [y], dict(attributes), origins)))
-    target = graph.add_constant(f"{result}.shape", np.array(written(known_sizes_of(graph, result) or ()), np.int64))
-    graph.replace(old, [*new, (after, WorkingNode("Reshape", [y, target], [result], {}, frozenset()))])
+    graph.replace(old, [*new, (after, as_view(graph, y, result, known_sizes_of(graph, result) or ()))])
 
 
 def _view(graph: WorkingGraph, name: str, view: str, shape: Sequence[int]) -> WorkingNode:
     graph.learn_shape(view, _known(shape))
-    target = graph.add_constant(f"{view}.shape", np.array(written(shape), np.int64))
-    return WorkingNode("Reshape", [name, target], [view], {}, frozenset())
+    return as_view(graph, name, view, shape)
 
 
 def _known(sizes: Sequence[int]) -> tuple[int | None, ...]:

@@ -1,8 +1,8 @@
 // What a dense layer by wgmma computes at a time, and where it lies in shared memory.
 //
-// A tile is 128 rows of x, 64 for each of two warpgroups, and up to 128, 192 or 256 outputs, the columns of a product. A ring of stages holds 32 or 64
-// inputs each (stages.cuh): x as it is, and the weights as they are packed. Or the weights lie behind the ring: they come with the first tile of a
-// block, and stay.
+// A tile is 128 rows of x, 64 for each of two warpgroups, and up to 128, 192 or 256 outputs, the columns of a product. A ring of stages holds 32
+// or 64 inputs each (stages.cuh): x as it is, and the weights as they are packed. Or the weights lie behind the ring: they come with the first
+// tile of a block, and stay.
 #pragma once
 
 #include "linear/packed.cuh"
