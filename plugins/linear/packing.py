@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .declaration import CHUNK, EIGHT
+from lenet_trt.kernel import Tensor
+
+from .declaration import CHUNK, EIGHT, Product
 
 
 def to_blocks(parts: np.ndarray) -> np.ndarray:
@@ -15,6 +17,16 @@ def to_blocks(parts: np.ndarray) -> np.ndarray:
     count, outputs, inputs = parts.shape
     blocks = parts.reshape(count, outputs // EIGHT, EIGHT, inputs // CHUNK, CHUNK // EIGHT, EIGHT)
     return np.ascontiguousarray(blocks.transpose(3, 0, 1, 4, 2, 5))
+
+
+def weights_in_blocks(layer: Product) -> Tensor:
+    """Return the packed weights of a layer in 16 bits."""
+    return Tensor("weights", layer.packed(1), "T", "w, laid out for wgmma (linear/packed.cuh)", weight=True)
+
+
+def pack_rows(w: np.ndarray, bias: np.ndarray) -> dict[str, np.ndarray]:
+    """Lay the weights [out, in] of a layer in 16 bits out for wgmma."""
+    return {"weights": to_blocks(w[np.newaxis]), "bias": bias}
 
 
 def to_rows(op: Any, blocks: str, like: str, inputs: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lenet_trt.dims import MODEL_AXES, minimum
-from lenet_trt.kernel import Kernel, Packing, Tensor, float_types
+from lenet_trt.kernel import Kernel, Packing, float_types
 
 from ..dense.declaration import inputs, n, outputs
 from ..linear import reference
@@ -22,23 +22,15 @@ from ..linear.declaration import (
     X,
     Y,
 )
-from ..linear.packing import inputs_of_x, to_blocks, to_rows
+from ..linear.packing import inputs_of_x, pack_rows, to_rows, weights_in_blocks
 from ..linear.pattern import patterns
 from ..windows.activation import ACTIVATION, NODES_OF_DENSE_LAYERS_IN_HALVES
 from ..windows.declaration import rows_in_groups
 
-WEIGHTS = Tensor(
-    "weights",
-    LAYER.packed(1),
-    "T",
-    "w, laid out for wgmma (linear/packed.cuh)",
-    weight=True,
-)
-
 
 def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Lay the weights out for wgmma."""
-    return {"weights": to_blocks(weights["w"][np.newaxis]), "bias": weights["bias"]}
+    return pack_rows(weights["w"], weights["bias"])
 
 
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
@@ -54,7 +46,7 @@ KERNEL = Kernel(
     name="linear_half",
     doc="y = act(Gemm(x, w, bias)) over the last axis, w [out, in], in fp16 and bf16",
     axes=AXES,
-    inputs=(X, WEIGHTS, BIAS),
+    inputs=(X, weights_in_blocks(LAYER), BIAS),
     outputs=(Y,),
     types=float_types()[1:],
     attributes=(ACTIVATION,),

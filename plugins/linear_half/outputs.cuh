@@ -8,6 +8,25 @@
 
 static_assert(sizeof(T) == 2);
 
+// An entry for each width of tiles, and for the narrow ones by each number of blocks that divide the inputs: those of Product.wide() and narrow()
+// in linear/declaration.py. `Arguments` begins with Outputs, and has begin_copy. The file includes linear_half/by_wgmma.cuh.
+#define ENTRIES_BY_WGMMA(kernel, Arguments)                                          \
+  ENTRY_BY_WGMMA(kernel##_wide_wgmma, Arguments, , 256, 1)                           \
+  ENTRY_BY_WGMMA(kernel##_less_wide_wgmma, Arguments, , 192, 1)                      \
+  ENTRY_BY_WGMMA(kernel##_wgmma, Arguments, , 128, 1)                                \
+  ENTRY_BY_WGMMA(kernel##_by2_wgmma, Arguments, __cluster_dims__(2, 1, 1), 128, 2)   \
+  ENTRY_BY_WGMMA(kernel##_by4_wgmma, Arguments, __cluster_dims__(4, 1, 1), 128, 4)   \
+  ENTRY_BY_WGMMA(kernel##_by8_wgmma, Arguments, __cluster_dims__(8, 1, 1), 128, 8)
+#define ENTRY_BY_WGMMA(entry, Arguments, cluster, columns, splits)                                                              \
+  ASSERT_LAUNCH(entry, kWgmmaThreads, (Plan<splits, columns>::kSharedBytes));                                                   \
+  extern "C" __global__ void cluster __launch_bounds__(kWgmmaThreads, 1)                                                        \
+      entry(const T* __restrict__ x, const T* __restrict__ weights, const T* __restrict__ bias, int rows, T* __restrict__ y) {  \
+    if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                               \
+    wait_for_previous_kernel();                                                                                                 \
+    extern __shared__ __align__(128) unsigned char shared[];                                                                    \
+    dense_by_wgmma<Plan<splits, columns>>(shared, Arguments{x, weights, bias, rows, y});                                        \
+  }
+
 struct Outputs {
   const T* __restrict__ x;
   const T* __restrict__ weights;

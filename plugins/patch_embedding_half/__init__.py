@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from lenet_trt.dims import minimum
-from lenet_trt.kernel import Kernel, Packing, Tensor, float_types
+from lenet_trt.kernel import Kernel, Packing, float_types
 
 from ..linear.declaration import HOPPER
-from ..linear.packing import to_blocks, to_rows
+from ..linear.packing import pack_rows, to_rows, weights_in_blocks
 from ..patch_embedding.declaration import (
     AXES,
     BIAS,
@@ -30,12 +30,10 @@ from ..patch_embedding.declaration import (
 from ..patch_embedding.pattern import PATTERNS
 from ..windows.declaration import rows_in_groups
 
-WEIGHTS = Tensor("weights", LAYER.packed(1), "T", "w, laid out for wgmma (linear/packed.cuh)", weight=True)
-
 
 def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Lay the filters out for wgmma, as the weights of a dense layer."""
-    return {"weights": to_blocks(filters_as_rows(weights["w"])[np.newaxis]), "bias": weights["bias"]}
+    return pack_rows(filters_as_rows(weights["w"]), weights["bias"])
 
 
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
@@ -52,7 +50,7 @@ KERNEL = Kernel(
     name="patch_embedding_half",
     doc="y = Transpose(Conv(x, w, bias)), channels last, filters as large as their stride, in fp16 and bf16",
     axes=AXES,
-    inputs=(X, WEIGHTS, BIAS),
+    inputs=(X, weights_in_blocks(LAYER), BIAS),
     outputs=(Y,),
     types=float_types()[1:],
     attributes=(SIZE,),

@@ -11,7 +11,7 @@ from lenet_trt.kernel import Kernel, Packing, Tensor, float_types
 
 from ..channels_last.declaration import COPIED_BY, PACKED, X
 from ..linear.declaration import EIGHT, HOPPER, Product
-from ..linear.packing import inputs_of_x, to_blocks, to_rows
+from ..linear.packing import inputs_of_x, pack_rows, to_rows
 from ..many_channels.variants import k
 from ..transposed_conv2x2 import AXES, BIAS, SQUARE, W, reference
 from ..transposed_conv2x2.pattern import patterns
@@ -28,8 +28,7 @@ def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Make rows of the filters, pixel by pixel of a square, and lay them out for wgmma, in the order of its columns."""
     channels = weights["w"].shape[0]
     outputs = weights["w"].transpose(2, 3, 1, 0).reshape(-1, 4, 4, 2, channels)  # output 8 t + 2 j + e of 32
-    columns = outputs.transpose(0, 2, 1, 3, 4).reshape(1, -1, channels)
-    return {"weights": to_blocks(columns), "bias": weights["bias"]}
+    return pack_rows(outputs.transpose(0, 2, 1, 3, 4).reshape(-1, channels), weights["bias"])
 
 
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
