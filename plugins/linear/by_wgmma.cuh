@@ -14,9 +14,30 @@
 constexpr int kMultipliers = 2 * kRole;
 constexpr int kLoadRegisters = 40;  // of a thread
 
+// A warp has read a stage: one of its lanes says so, to all blocks that copy to it.
+template <typename Plan>
+__device__ __forceinline__ void leave_stage(const Ring<Plan>& ring, int stage) {
+  arrive(ring.empty(stage));
+#pragma unroll
+  for (int other = 1; other < Plan::kSharers; ++other) arrive_remote(ring.empty(stage), (Plan::sharer() + other) % Plan::kSharers);
+}
+
+// Begins to copy `bytes` bytes of weights, or this block's part of them to all blocks that share them.
+template <typename Plan, typename Weight>
+__device__ __forceinline__ void begin_weights(unsigned to, const Weight* from, unsigned bytes, unsigned full) {
+  if constexpr (Plan::kSharers == 1) {
+    begin_bulk_copy(to, from, bytes, full);
+  } else {
+    constexpr unsigned kPart = Plan::kColumns / kEight / Plan::kSharers * kOfEight * 2;  // the last sharer has what is left
+    const unsigned first = smaller(Plan::sharer() * kPart, bytes), rest = bytes - first;
+    const unsigned mine = Plan::sharer() == Plan::kSharers - 1 ? rest : smaller(kPart, rest);
+    if (mine > 0) begin_bulk_copy_to_all<Plan::kSharers>(to + first, from + first / sizeof(Weight), mine, full);
+  }
+}
+
 // Thread `thread` of those that fill the stages.
 template <typename Plan, typename Layer>
-__device__ __forceinline__ void fill_stages(const Stages<Plan>& ring, Layer& layer, int thread) {
+__device__ __forceinline__ void fill_stages(const Ring<Plan>& ring, Layer& layer, int thread) {
   Share<Plan> share;
   Turn<Plan> turn;
   bool copies_weights = true;
@@ -34,7 +55,7 @@ __device__ __forceinline__ void fill_stages(const Stages<Plan>& ring, Layer& lay
 #pragma unroll
         for (int i = 0; i < Plan::kChunks * kParts; ++i) {
           const auto* from = layer.weights + ((step * Plan::kChunks * kParts + i) * kOfAll + place.column / kEight * kOfEight);
-          begin_bulk_copy(ring.address + Plan::weights_at(stage, step) + i * Plan::kWeightBytes, from, bytes, full);
+          begin_weights<Plan>(ring.address + Plan::weights_at(stage, step) + i * Plan::kWeightBytes, from, bytes, full);
         }
       }
       layer.template begin_copy<Plan>(ring.address, stage, place.row, step, thread);
@@ -70,7 +91,7 @@ __device__ __forceinline__ void finish_share(const Layer& layer, const float* su
 // The blocks of a cluster finish a tile. A lane has sums of `row`, of the tile, and of the row 8 further. `largest`: of x in these rows, as bits,
 // where floats are split.
 template <typename Plan, typename Layer>
-__device__ __forceinline__ void finish_together(const Stages<Plan>& ring, const Layer& layer, const float (&sums)[Plan::kColumns / 2],
+__device__ __forceinline__ void finish_together(const Ring<Plan>& ring, const Layer& layer, const float (&sums)[Plan::kColumns / 2],
                                                 const int (&largest)[2], const Place& place, int row, int thread) {
   const int t = threadIdx.x % 4;
   float* const shared_sums = reinterpret_cast<float*>(ring.stages);
@@ -94,9 +115,18 @@ __device__ __forceinline__ void finish_together(const Stages<Plan>& ring, const 
 // a thread that copies may keep in it what it knows of a tile.
 template <typename Plan, typename Layer>
 __device__ __forceinline__ void dense_by_wgmma(unsigned char* memory, Layer layer) {
-  const Stages<Plan> ring(memory);
+  const Ring<Plan> ring(memory);
   if (threadIdx.x == 0) ring.init();
-  __syncthreads();
+  if constexpr (Plan::kSharers == 1) {
+    __syncthreads();
+  } else {  // before another block copies to this one, and arrives
+    cluster_arrive();
+    cluster_wait();
+  }
   in_roles<kLoadRegisters>([&] { fill_stages(ring, layer, threadIdx.x); },
                            [&] { multiply_tiles(ring, layer, static_cast<int>(threadIdx.x) - kRole); });
+  if constexpr (Plan::kSharers > 1) {  // others may still copy to this block, and arrive
+    cluster_arrive();
+    cluster_wait();
+  }
 }

@@ -16,6 +16,9 @@ DIRECT_THREADS = 128
 # What tile.cuh says.
 ROWS, THREADS = 128, 384
 MOST_STAYING = 2048  # columns of chunks, 64 bytes each
+STORED_BYTES = 18_432  # of half-precision outputs on their way: linear_half/stored_rows.cuh
+# Chunks of all tiles of a multiprocessor from which on pairs of blocks are faster, which wait for each other.
+MUCH_SHARED = 60
 # What a tile takes beside its columns, in the time of one: results/printed/linear_half_tiles.txt of docs.
 TILE_COLUMNS = 160
 AT_ONCE = 7 * MULTIPROCESSORS // 8  # larger clusters do not fill a GPU
@@ -56,9 +59,9 @@ class Product:
         """Return the shape of the packed weights (packed.cuh), each of which is so many numbers."""
         return (self.chunks, parts, self.outputs // EIGHT, CHUNK // EIGHT, EIGHT, EIGHT)
 
-    def tiles(self, most_columns: int = 128) -> Dim:
-        """Return the number of tiles of up to ``most_columns`` outputs."""
-        return ceil_div(self.rows, ROWS) * self._across(most_columns)
+    def tiles(self, most_columns: int = 128, sharers: int = 1) -> Dim:
+        """Return the number of tiles of up to ``most_columns`` outputs, those of ``sharers`` blocks together as one."""
+        return ceil_div(self.rows, ROWS * sharers) * self._across(most_columns)
 
     def _across(self, most_columns: int) -> Dim:
         """Return the number of tiles across the outputs."""
@@ -76,17 +79,20 @@ class Product:
         splits: int = 1,
         most_columns: int = 128,
         weights_stay: bool = False,
+        sharers: int = 1,
+        stored_bytes: int = 0,
         **more: Any,
     ) -> Variant:
         """Make a variant for elements of x of some bytes.
 
         ``splits`` blocks divide the inputs of a tile of up to ``most_columns`` outputs. ``weights_stay``: all tiles of
-        a block have the same columns, whose weights stay in its shared memory.
+        a block have the same columns, whose weights stay in its shared memory. ``sharers`` blocks of a cluster have
+        tiles one below the other, and share their weights. ``stored_bytes``: shared memory for outputs on their way.
         """
         # A block that has all inputs of a tile stays for other tiles.
-        some, across = self.tiles(most_columns), self._across(most_columns)
-        at_once = maximum(MULTIPROCESSORS // across, 1) * across if weights_stay else MULTIPROCESSORS
-        grid = some * splits if splits > 1 else minimum(some, at_once)
+        some, across = self.tiles(most_columns, sharers), self._across(most_columns)
+        at_once = maximum(MULTIPROCESSORS // across, 1) * across if weights_stay else MULTIPROCESSORS // sharers
+        grid = some * splits if splits > 1 else minimum(some, at_once) * sharers
         together = 1 if splits > 1 else 2 - remainder(self.chunks, 2)  # chunks of a stage
         depth = together * CHUNK
         pitch = depth + 8  # of a row of x in shared memory
@@ -98,9 +104,10 @@ class Product:
         else:
             shared_bytes = stages * (x_bytes + depth * columns * element_bytes + 16)
             share, when = f", {splits} blocks for each" if splits > 1 else "", self.chunks >= splits
+            share += f", whose weights {sharers} blocks share" if sharers > 1 else ""
         return Variant(
             name,
-            Launch((grid, 1, 1), (THREADS, 1, 1), extras=self.extras, shared_bytes=shared_bytes),
+            Launch((grid, 1, 1), (THREADS, 1, 1), extras=self.extras, shared_bytes=shared_bytes + stored_bytes),
             f"by wgmma, tiles of {ROWS} rows and up to {most_columns} outputs{share}",
             source="wgmma.cu",
             min_sm=90,
@@ -115,19 +122,28 @@ class Product:
         The larger ones read x less often; of the smaller ones fewer multiprocessors may have none at the end.
         """
         widest, less, narrow = (self._time(columns) for columns in (256, 192, 128))
+        soonest = {"wide": (256, (widest <= less) & (widest <= narrow)), "less_wide": (192, less < narrow)}
         return (
-            self._if_enough("wide_wgmma", 256, (widest <= less) & (widest <= narrow)),
-            self._if_enough("less_wide_wgmma", 192, less < narrow),
+            *(self._if_enough(f"{name}_pair_wgmma", *which, sharers=2) for name, which in soonest.items()),
+            *(self._if_enough(f"{name}_wgmma", *which) for name, which in soonest.items()),
         )
 
-    def _if_enough(self, name: str, most_columns: int, soonest: Condition) -> Variant:
+    def _if_enough(self, name: str, most_columns: int, soonest: Condition, sharers: int = 1) -> Variant:
         """Make a variant for sizes at which half of the multiprocessors have a tile, and other tiles end no sooner."""
         enough = 2 * self.tiles(most_columns) >= MULTIPROCESSORS
-        return self.by_wgmma(name, 2, most_columns=most_columns, prefer=enough & soonest)
+        if sharers > 1:
+            rounds = self._rounds(most_columns)
+            enough &= (rounds >= 2) & (rounds * self.chunks >= MUCH_SHARED)
+        more = {"sharers": sharers, "stored_bytes": STORED_BYTES}
+        return self.by_wgmma(name, 2, most_columns=most_columns, prefer=enough & soonest, **more)
+
+    def _rounds(self, most_columns: int) -> Dim:
+        """Return the number of tiles of a multiprocessor that has the most."""
+        return ceil_div(self.tiles(most_columns), MULTIPROCESSORS)
 
     def _time(self, most_columns: int) -> Dim:
         """Return the time of all tiles of a multiprocessor, in that of a column of one."""
-        return ceil_div(self.tiles(most_columns), MULTIPROCESSORS) * (self.columns(most_columns) + TILE_COLUMNS)
+        return self._rounds(most_columns) * (self.columns(most_columns) + TILE_COLUMNS)
 
     def narrow(self, element_bytes: int) -> tuple[Variant, ...]:
         """Make the variants with tiles of up to 128 outputs."""
@@ -137,7 +153,7 @@ class Product:
             make("by8_wgmma", splits=8, prefer=(8 * tiles <= AT_ONCE) & (chunks >= 8)),
             make("by4_wgmma", splits=4, prefer=(4 * tiles <= AT_ONCE) & (chunks >= 4)),
             make("by2_wgmma", splits=2, prefer=(2 * tiles <= MULTIPROCESSORS) & (chunks >= 12)),
-            make("wgmma"),
+            make("wgmma", stored_bytes=STORED_BYTES if element_bytes == 2 else 0),
         )
 
     def direct(self, entry: str) -> Variant:

@@ -79,7 +79,7 @@ struct Rows {
 
 // A warpgroup that multiplies its half of the rows of each tile.
 template <typename Plan, typename Layer>
-__device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const Layer& layer, int thread) {
+__device__ __forceinline__ void multiply_tiles(const Ring<Plan>& ring, const Layer& layer, int thread) {
   constexpr int kProducts = Plan::kDepth / 16;
   const int warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
   const int row = warp * 16 + g;  // of the tile; the lane has it and the one 8 further

@@ -55,7 +55,12 @@ KERNEL = Kernel(
     variants=(*LAYER.wide(), *LAYER.narrow(element_bytes=2), LAYER.direct("linear_half_direct")),
     patterns=patterns(NODES_OF_DENSE_LAYERS_IN_HALVES),
     reference=reference,
-    examples=EXAMPLES,
+    examples=(
+        *EXAMPLES,
+        # Several tiles a multiprocessor, so pairs of blocks share weights.
+        {"n": 5700, "in": 960, "out": 1024, "activation": "none"},
+        {"n": 4200, "in": 960, "out": 1280, "activation": "gelu"},
+    ),
     in_groups=rows_in_groups(n, minimum(inputs, outputs)),
     claims=tuple(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (LAYER.flops >= ENOUGH), MUCH)),
     flops=LAYER.flops,

@@ -1,9 +1,8 @@
 // A product of rows and packed weights by wgmma, in fp16 or bfloat16. A lane loads its operands of x from shared memory; products have the
 // weights there.
 //
-// The kernel's struct of arguments has what linear/by_wgmma.cuh wants of it (Tiled has begin_copy, where rows of x follow each other), and
-//   begin_sums<Plan>(sums, column)        lets a lane's sums begin as biases; `column`: of its first one
-//   finish_lane<Plan>(sums, row, column)  lets them, of rows `row` and 8 further, become outputs; `column`: the tile's first one
+// The kernel's struct of arguments has what linear/by_wgmma.cuh wants of it (Tiled has begin_copy, where rows of x follow each other), and a template
+// Tile<Plan>, the end of a tile: it is made of the arguments and a place when the tile begins, and finish(sums, memory, warp) stores the outputs.
 #pragma once
 
 #include "linear/by_wgmma.cuh"
@@ -27,7 +26,7 @@ struct Tiled : Layer {
 
 // A warpgroup that multiplies its half of the rows of each tile; `thread` counts both.
 template <typename Plan, typename Layer>
-__device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const Layer& layer, int thread) {
+__device__ __forceinline__ void multiply_tiles(const Ring<Plan>& ring, const Layer& layer, int thread) {
   constexpr int kProducts = Plan::kDepth / 16;
   const int warp = thread / 32, lane = thread % 32, row = warp * 16 + lane / 4;  // of the tile; the lane has it and the one 8 further
   const unsigned of_x = ring.address + ((warp * 16 + lane % 16) * Plan::kPitch + lane / 16 * kEight) * 2;  // what ldmatrix asks this lane for
@@ -36,8 +35,8 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const L
 #pragma unroll 1
   for (; share.tile < Plan::tiles(layer.n); share.advance()) {
     const Place place = Plan::place(share.tile);
-    float sums[Plan::kColumns / 2];
-    layer.template begin_sums<Plan>(sums, place.column + thread % 4 * 2);
+    const typename Layer::template Tile<Plan> tile(layer, place);
+    float sums[Plan::kColumns / 2] = {};
 #pragma unroll 1
     for (int step = share.first; step < share.last; ++step) {
       wait_for_bytes(ring.full(turn.stage), turn.parity);
@@ -52,11 +51,11 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const L
         wgmma_multiply<true, T>(sums, x[product], w + product / 2 * (Plan::kWeightBytes / 16) + product % 2 * 2 * kEight);
       }
       wgmma_finish(sums);
-      if (lane == 0) arrive(ring.empty(turn.stage));
+      if (lane == 0) leave_stage(ring, turn.stage);
       turn.advance();
     }
     if constexpr (Plan::kSplits == 1) {
-      layer.template finish_lane<Plan>(sums, place.row + row, place.column);
+      tile.finish(sums, ring.stages, warp);
     } else {
       finish_together(ring, layer, sums, {}, place, row, thread);
       return;  // these blocks have one tile

@@ -6,6 +6,6 @@
 // What is known of it: docs/kernels/linear.md.
 #include "linear_half/layer.cuh"
 
-#include "linear_half/by_wgmma.cuh"
+#include "linear_half/wgmma_entries.cuh"
 
 ENTRIES_BY_WGMMA(linear_half, Tiled<Layer>)

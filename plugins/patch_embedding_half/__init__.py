@@ -67,6 +67,11 @@ KERNEL = Kernel(
         *EXAMPLES,
         {"n": 3, "c": 3, "h": 224, "w": 224, "k": 264, "size": 4},
         {"n": 2, "c": 3, "h": 152, "w": 152, "k": 768, "size": 4},
+        {"n": 1, "c": 3, "h": 300, "w": 304, "k": 1024, "size": 4},
+        {"n": 1, "c": 3, "h": 480, "w": 576, "k": 264, "size": 12},
+        # Several tiles a multiprocessor, so pairs of blocks share weights.
+        {"n": 1, "c": 1, "h": 2400, "w": 2432, "k": 1024, "size": 32},
+        {"n": 1, "c": 1, "h": 1920, "w": 2240, "k": 1280, "size": 32},
     ),
     in_groups=rows_in_groups(PATCHES, minimum(LAYER.inputs, LAYER.outputs)),
     claims=(HOPPER & (LAYER.flops >= ENOUGH),),

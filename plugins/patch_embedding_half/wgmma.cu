@@ -8,7 +8,6 @@
 // What is known of it: docs/kernels/patch_embedding.md.
 #include "patch_embedding/tiled_patches.cuh"
 
-#include "linear_half/by_wgmma.cuh"
-#include "linear_half/outputs.cuh"
+#include "linear_half/wgmma_entries.cuh"
 
 ENTRIES_BY_WGMMA(patch_embedding_half, TiledPatches<Outputs>)

@@ -11,39 +11,42 @@
 #include "linear_half/by_wgmma.cuh"
 
 struct Squares : Layer {
-  // The first output of a lane among those of the columns `ordered`, ordered + 1, ... of 32.
-  static __device__ __forceinline__ int output_of(int column, int ordered) {
-    return column + ordered * kOrdered + threadIdx.x % 4 * kEight;
-  }
-
-  // Sums begin as biases: of a lane's 8 neighbours of each 32 outputs, in both of its rows.
   template <typename Plan>
-  __device__ __forceinline__ void begin_sums(float (&sums)[Plan::kColumns / 2], int column) const {
-#pragma unroll
-    for (int ordered = 0; ordered < Plan::kColumns / kOrdered; ++ordered) {
-      const int output = output_of(column - threadIdx.x % 4 * 2, ordered);
-      Vector<T, kEight> of_bias = {};
-      if (Plan::kFull || output < kOutputs) of_bias = bias_of(output);
-#pragma unroll
-      for (int i = 0; i < 2 * kEight; ++i) sums[2 * kEight * ordered + i] = to_float(of_bias.value[i / 4 * 2 + i % 2]);
-    }
-  }
+  struct Tile {
+    static constexpr int kGroups = Plan::kColumns / kOrdered;
+    const Layer& layer;
+    const Place& place;
+    Vector<T, kEight> biases[kGroups];  // of a lane's 8 neighbours of each 32 outputs; they come while it multiplies
 
-  // A lane's sums of rows `row` and 8 further become outputs.
-  template <typename Plan>
-  __device__ __forceinline__ void finish_lane(const float (&sums)[Plan::kColumns / 2], int row, int column) const {
+    __device__ __forceinline__ Tile(const Layer& layer, const Place& place) : layer(layer), place(place) {
 #pragma unroll
-    for (int ordered = 0; ordered < Plan::kColumns / kOrdered; ++ordered) {
-      const int output = output_of(column, ordered);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        float eight[kEight];
-#pragma unroll
-        for (int f = 0; f < kEight; ++f) eight[f] = sums[2 * kEight * ordered + f / 2 * 4 + 2 * i + f % 2];
-        if ((Plan::kFull || output < kOutputs) && row + 8 * i < n) store(eight, row + 8 * i, output);
+      for (int group = 0; group < kGroups; ++group) {
+        biases[group] = {};
+        if (exists(group)) biases[group] = layer.bias_of(output_of(group));
       }
     }
-  }
+
+    // `warp`: of those that multiply.
+    __device__ __forceinline__ void finish(const float (&sums)[Plan::kColumns / 2], unsigned char* /* memory */, int warp) const {
+      const int row = place.row + warp * 16 + threadIdx.x % 32 / 4;  // and the one 8 further
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          float eight[kEight];
+#pragma unroll
+          for (int f = 0; f < kEight; ++f) {
+            eight[f] = sums[2 * kEight * group + f / 2 * 4 + 2 * i + f % 2] + to_float(biases[group].value[f]);
+          }
+          if (exists(group) && row + 8 * i < layer.n) layer.store(eight, row + 8 * i, output_of(group));
+        }
+      }
+    }
+
+   private:
+    __device__ __forceinline__ int output_of(int group) const { return place.column + group * kOrdered + threadIdx.x % 4 * kEight; }
+    __device__ __forceinline__ bool exists(int group) const { return Plan::kFull || output_of(group) < kOutputs; }
+  };
 };
 
 template <int kMostColumns, bool kWeightsStay>

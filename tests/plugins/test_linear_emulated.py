@@ -68,6 +68,9 @@ def test_the_source_computes_the_reference(
     ("variant", "axes"),
     [
         ("wide_wgmma", WIDE),
+        pytest.param("wide_pair_wgmma", WIDE, marks=pytest.mark.slow),
+        pytest.param("wide_pair_wgmma", {**MANY, "out": 264}, marks=pytest.mark.slow),
+        pytest.param("less_wide_pair_wgmma", {"n": 517, "in": 72, "out": 400}, marks=pytest.mark.slow),
         pytest.param("less_wide_wgmma", WIDE, marks=pytest.mark.slow),
         ("wgmma", MANY),
         ("by2_wgmma", FEW),
