@@ -63,7 +63,7 @@ __device__ __forceinline__ void take_registers() {
 #define WGMMA_D112 WGMMA_D104 ",%104,%105,%106,%107,%108,%109,%110,%111"
 #define WGMMA_D120 WGMMA_D112 ",%112,%113,%114,%115,%116,%117,%118,%119"
 #define WGMMA_D128 WGMMA_D120 ",%120,%121,%122,%123,%124,%125,%126,%127"
-#define WGMMA_FROM(i) \
+#define WGMMA_FROM(i)                                                                                                         \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define WGMMA_OUT16 WGMMA_FROM(0), WGMMA_FROM(8)
 #define WGMMA_OUT24 WGMMA_OUT16, WGMMA_FROM(16)
@@ -86,56 +86,63 @@ constexpr bool kIsBfloat16 = false;
 template <>
 constexpr bool kIsBfloat16<__nv_bfloat16> = true;
 
-// One number of columns, with its sums and the numbers of the operands after them. wgmma_multiply: d = a b, or += with kAdd, a in registers.
-// wgmma_finish: waits until all products of this warp are in d. wgmma_finish_with: says that d is of products that
-// wgmma_finish, called for other sums, has waited for too.
-#define WGMMA_PRODUCT(columns, count, type, a, b, add, ...)                                                                                \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #add ", 0; wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type          \
-               " {" WGMMA_D##count "}, " a ", %" #b ", p, 1, 1, 0;}"                                                                       \
-               : WGMMA_OUT##count                                                                                                          \
-               : __VA_ARGS__, "n"(kAdd ? 1 : 0))
-#define WGMMA_OF_TYPE(columns, count, a, b, add, ...)                                                                                      \
-  if constexpr (kIsBfloat16<Operand>) {                                                                                                    \
-    WGMMA_PRODUCT(columns, count, "bf16", a, b, add, __VA_ARGS__);                                                                         \
-  } else {                                                                                                                                 \
-    WGMMA_PRODUCT(columns, count, "f16", a, b, add, __VA_ARGS__);                                                                          \
+// One number of columns, with its sums and the numbers of the operands after them. wgmma_multiply: d = a b, or += with kAdd, a in registers;
+// kTransposed: in each 8x8 block of b, the 8 columns of a k are together.
+// wgmma_finish: ends a group, and waits until all products of this warp are in d. wgmma_finish_groups: the same, where all groups are ended.
+// wgmma_finish_with: says that d is of products that have been waited for.
+#define WGMMA_PRODUCT(columns, count, type, a, b, add, transposed, ...)                                                           \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #add ", 0; wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type  \
+               " {" WGMMA_D##count "}, " a ", %" #b ", p, 1, 1, %" #transposed ";}"                                               \
+               : WGMMA_OUT##count                                                                                                 \
+               : __VA_ARGS__, "n"(kAdd ? 1 : 0), "n"(kTransposed ? 1 : 0))
+#define WGMMA_OF_TYPE(columns, count, a, b, add, transposed, ...)               \
+  if constexpr (kIsBfloat16<Operand>) {                                         \
+    WGMMA_PRODUCT(columns, count, "bf16", a, b, add, transposed, __VA_ARGS__);  \
+  } else {                                                                      \
+    WGMMA_PRODUCT(columns, count, "f16", a, b, add, transposed, __VA_ARGS__);   \
   }
-#define WGMMA_COLUMNS(columns, count, i0, i1, i2, i3, i4, i5)                                                                              \
-  template <bool kAdd, typename Operand = __half>                                                                                          \
-  __device__ __forceinline__ void wgmma_multiply(float (&d)[count], const unsigned* a, unsigned long long b) {                             \
-    WGMMA_OF_TYPE(columns, count, "{%" #i0 ",%" #i1 ",%" #i2 ",%" #i3 "}", i4, i5, "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),             \
-                  "l"(b))                                                                                                                  \
-  }                                                                                                                                        \
-  __device__ __forceinline__ void wgmma_finish(float (&d)[count]) {                                                                        \
-    asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" : WGMMA_OUT##count::"memory");                        \
-  }                                                                                                                                        \
+#define WGMMA_COLUMNS(columns, count, i0, i1, i2, i3, i4, i5, i6)                                                                   \
+  template <bool kAdd, typename Operand = __half, bool kTransposed = false>                                                         \
+  __device__ __forceinline__ void wgmma_multiply(float (&d)[count], const unsigned* a, unsigned long long b) {                      \
+    WGMMA_OF_TYPE(columns, count, "{%" #i0 ",%" #i1 ",%" #i2 ",%" #i3 "}", i4, i5, i6, "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),  \
+                  "l"(b))                                                                                                           \
+  }                                                                                                                                 \
+  __device__ __forceinline__ void wgmma_finish(float (&d)[count]) {                                                                 \
+    asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" : WGMMA_OUT##count::"memory");                 \
+  }                                                                                                                                 \
+  __device__ __forceinline__ void wgmma_finish_groups(float (&d)[count]) {                                                          \
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : WGMMA_OUT##count::"memory");                                                  \
+  }                                                                                                                                 \
   __device__ __forceinline__ void wgmma_finish_with(float (&d)[count]) { asm volatile("" : WGMMA_OUT##count::"memory"); }
-WGMMA_COLUMNS(32, 16, 16, 17, 18, 19, 20, 21)
-WGMMA_COLUMNS(64, 32, 32, 33, 34, 35, 36, 37)
-WGMMA_COLUMNS(80, 40, 40, 41, 42, 43, 44, 45)
-WGMMA_COLUMNS(96, 48, 48, 49, 50, 51, 52, 53)
-WGMMA_COLUMNS(112, 56, 56, 57, 58, 59, 60, 61)
-WGMMA_COLUMNS(128, 64, 64, 65, 66, 67, 68, 69)
-WGMMA_COLUMNS(144, 72, 72, 73, 74, 75, 76, 77)
-WGMMA_COLUMNS(160, 80, 80, 81, 82, 83, 84, 85)
-WGMMA_COLUMNS(176, 88, 88, 89, 90, 91, 92, 93)
-WGMMA_COLUMNS(192, 96, 96, 97, 98, 99, 100, 101)
-WGMMA_COLUMNS(208, 104, 104, 105, 106, 107, 108, 109)
-WGMMA_COLUMNS(224, 112, 112, 113, 114, 115, 116, 117)
-WGMMA_COLUMNS(240, 120, 120, 121, 122, 123, 124, 125)
-WGMMA_COLUMNS(256, 128, 128, 129, 130, 131, 132, 133)
+WGMMA_COLUMNS(32, 16, 16, 17, 18, 19, 20, 21, 22)
+WGMMA_COLUMNS(64, 32, 32, 33, 34, 35, 36, 37, 38)
+WGMMA_COLUMNS(80, 40, 40, 41, 42, 43, 44, 45, 46)
+WGMMA_COLUMNS(96, 48, 48, 49, 50, 51, 52, 53, 54)
+WGMMA_COLUMNS(112, 56, 56, 57, 58, 59, 60, 61, 62)
+WGMMA_COLUMNS(128, 64, 64, 65, 66, 67, 68, 69, 70)
+WGMMA_COLUMNS(144, 72, 72, 73, 74, 75, 76, 77, 78)
+WGMMA_COLUMNS(160, 80, 80, 81, 82, 83, 84, 85, 86)
+WGMMA_COLUMNS(176, 88, 88, 89, 90, 91, 92, 93, 94)
+WGMMA_COLUMNS(192, 96, 96, 97, 98, 99, 100, 101, 102)
+WGMMA_COLUMNS(208, 104, 104, 105, 106, 107, 108, 109, 110)
+WGMMA_COLUMNS(224, 112, 112, 113, 114, 115, 116, 117, 118)
+WGMMA_COLUMNS(240, 120, 120, 121, 122, 123, 124, 125, 126)
+WGMMA_COLUMNS(256, 128, 128, 129, 130, 131, 132, 133, 134)
 
-// The same with a in shared memory, for 128 columns; d is overwritten if `add` is false.
-#define WGMMA_SHARED_PRODUCT(type)                                                                                                         \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" WGMMA_D64         \
-               "}, %64, %65, p, 1, 1, 0, 0;}"                                                                                              \
-               : WGMMA_OUT64                                                                                                               \
-               : "l"(a), "l"(b), "r"(static_cast<int>(add)))
-template <typename Operand = __half>
-__device__ __forceinline__ void wgmma_multiply(float (&d)[64], unsigned long long a, unsigned long long b, bool add) {
-  if constexpr (kIsBfloat16<Operand>) {
-    WGMMA_SHARED_PRODUCT("bf16");
-  } else {
-    WGMMA_SHARED_PRODUCT("f16");
+// The same with a in shared memory; d is overwritten if `add` is false.
+#define WGMMA_SHARED_PRODUCT(columns, count, type, a, b, add)                                                                     \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #add ", 0; wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type  \
+               " {" WGMMA_D##count "}, %" #a ", %" #b ", p, 1, 1, 0, 0;}"                                                         \
+               : WGMMA_OUT##count                                                                                                 \
+               : "l"(a_), "l"(b_), "r"(static_cast<int>(adds)))
+#define WGMMA_SHARED_COLUMNS(columns, count, a, b, add)                                                                         \
+  template <typename Operand = __half>                                                                                          \
+  __device__ __forceinline__ void wgmma_multiply(float (&d)[count], unsigned long long a_, unsigned long long b_, bool adds) {  \
+    if constexpr (kIsBfloat16<Operand>) {                                                                                       \
+      WGMMA_SHARED_PRODUCT(columns, count, "bf16", a, b, add);                                                                  \
+    } else {                                                                                                                    \
+      WGMMA_SHARED_PRODUCT(columns, count, "f16", a, b, add);                                                                   \
+    }                                                                                                                           \
   }
-}
+WGMMA_SHARED_COLUMNS(64, 32, 32, 33, 34)
+WGMMA_SHARED_COLUMNS(128, 64, 64, 65, 66)

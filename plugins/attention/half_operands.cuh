@@ -4,21 +4,8 @@
 // Where a head has few elements, its queries stay in registers. Scores are in units of 1 / log2(e), so that exponentials are powers of two.
 #pragma once
 
+#include "attention/rounded.cuh"
 #include "attention/tile.cuh"
-
-// Two floats as a word of two numbers.
-template <typename T>
-__device__ __forceinline__ unsigned rounded(float a, float b);
-template <>
-__device__ __forceinline__ unsigned rounded<__half>(float a, float b) {
-  const __half2 pair = __floats2half2_rn(a, b);
-  return reinterpret_cast<const unsigned&>(pair);
-}
-template <>
-__device__ __forceinline__ unsigned rounded<__nv_bfloat16>(float a, float b) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
-  return reinterpret_cast<const unsigned&>(pair);
-}
 
 template <typename T, typename Team, typename Rows>
 struct Operands {

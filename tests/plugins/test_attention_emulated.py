@@ -47,6 +47,26 @@ def check(
 
 
 @needs_gcc
+@pytest.mark.parametrize("types", ["fp16", pytest.param("bf16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("name", "variant", "axes"),
+    [
+        pytest.param("attention", "wgmma128", PLAIN, marks=pytest.mark.slow),
+        pytest.param("attention", "wgmma256", {**PLAIN, "m": 600, "t": 65}, marks=pytest.mark.slow),
+        pytest.param("masked_attention", "wgmma128", {**PADDED, "t": 330, "m": 150, "d": 64}, marks=pytest.mark.slow),
+        pytest.param("self_attention", "wgmma256", {**TOKENS_FIRST, "r": 290}, marks=pytest.mark.slow),
+        ("masked_self_attention", "wgmma128", WINDOWS | ALL_MASKS),
+        pytest.param("masked_self_attention", "wgmma128", MANY_TEXTS, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_wgmma_computes_the_reference(
+    name: str, variant: str, axes: dict[str, int], types: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check(name, variant, axes, tmp_path_factory, types=types)
+
+
+@needs_gcc
 @pytest.mark.parametrize("types", ["fp32", *(pytest.param(each, marks=pytest.mark.slow) for each in ("fp16", "bf16"))])
 @pytest.mark.parametrize(
     ("name", "variant", "axes"),

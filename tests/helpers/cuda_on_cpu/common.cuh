@@ -199,6 +199,7 @@ inline unsigned __reduce_or_sync(unsigned, unsigned mine) {
   for (unsigned other : everyone(mine)) mine |= other;
   return mine;
 }
+inline bool __any_sync(unsigned lanes, bool mine) { return __reduce_or_sync(lanes, mine) != 0; }
 template <typename T>
 T __shfl_sync(unsigned, T mine, int lane) { return everyone(mine)[lane % kWarpLanes]; }
 

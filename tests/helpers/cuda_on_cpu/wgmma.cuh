@@ -17,6 +17,8 @@ void wgmma_wait() { __syncwarp(); }
 template <int kCount>
 void wgmma_finish(float (&)[kCount]) { __syncwarp(); }
 template <int kCount>
+void wgmma_finish_groups(float (&)[kCount]) { __syncwarp(); }
+template <int kCount>
 void wgmma_finish_with(float (&)[kCount]) {}
 
 template <unsigned kNextK, unsigned kNextColumns>
@@ -38,24 +40,24 @@ float wgmma_value(unsigned bits) {
   return values[bits & 0xffff];
 }
 
-// Element `k` of row or column `index` of an operand.
-template <typename Operand>
+// Element `k` of row or column `index` of an operand; kTransposed: in its 8x8 blocks a k's elements are together.
+template <typename Operand, bool kTransposed = false>
 float wgmma_element(unsigned long long operand, int index, int k) {
   const auto field = [&](int shift) { return static_cast<unsigned>(operand >> shift & 0x3fff) * 16; };
-  const unsigned place = field(0) + k / 8 * field(16) + index / 8 * field(32) + index % 8 * 16 + k % 8 * 2;
+  const unsigned place = field(0) + k / 8 * field(16) + index / 8 * field(32) + (kTransposed ? k : index) % 8 * 16 + (kTransposed ? index : k) % 8 * 2;
   uint16_t bits;
   std::memcpy(&bits, shared + place, 2);
   return wgmma_value<Operand>(bits);
 }
 
 // Adds to this lane's sums, of two rows of a; `kCount` sums are of twice as many columns.
-template <typename Operand, int kCount>
+template <typename Operand, bool kTransposed = false, int kCount>
 void wgmma_sums(float (&d)[kCount], const float (&rows)[2][16], unsigned long long b, bool add) {
   const int t = threadIdx.x % 4;
   for (int j = 0; j < kCount / 4; ++j) {
     for (int e = 0; e < 2; ++e) {
       float column[16];
-      for (int k = 0; k < 16; ++k) column[k] = wgmma_element<Operand>(b, 8 * j + 2 * t + e, k);
+      for (int k = 0; k < 16; ++k) column[k] = wgmma_element<Operand, kTransposed>(b, 8 * j + 2 * t + e, k);
       for (int i = 0; i < 2; ++i) {
         float sum = 0.0f;
         for (int k = 0; k < 16; ++k) sum += rows[i][k] * column[k];
@@ -77,7 +79,7 @@ void wgmma_multiply(float (&d)[kCount], unsigned long long a, unsigned long long
 }
 
 // With a in registers: the four lanes of a row have its elements.
-template <bool kAdd, typename Operand = __half, int kCount>
+template <bool kAdd, typename Operand = __half, bool kTransposed = false, int kCount>
 void wgmma_multiply(float (&d)[kCount], const unsigned* a, unsigned long long b) {
   const auto lanes = everyone(std::array<unsigned, 4>{a[0], a[1], a[2], a[3]});
   const int first_lane = threadIdx.x % 32 / 4 * 4;
@@ -88,5 +90,5 @@ void wgmma_multiply(float (&d)[kCount], const unsigned* a, unsigned long long b)
       rows[i][k] = wgmma_value<Operand>(k % 2 ? word >> 16 : word);
     }
   }
-  wgmma_sums<Operand>(d, rows, b, kAdd);
+  wgmma_sums<Operand, kTransposed>(d, rows, b, kAdd);
 }

@@ -1,0 +1,82 @@
+// Where queries, keys and values lie in shared memory for attention by wgmma (by_wgmma.cuh), and the warpgroup that brings them there.
+#pragma once
+
+#include "attention/layer.cuh"
+#include "copies.cuh"
+#include "split_floats/stages.cuh"
+
+static_assert(sizeof(T) == 2 && kDepth % 32 == 0 && kDepth <= 64);
+constexpr int kEight = 8, kKeys = 64, kSteps = kDepth / 16;
+constexpr int kMultipliers = LAUNCH_THREADS / kRole - 1, kRows = 64 * kMultipliers;  // warpgroups, and their queries
+// Registers of a thread: at the start, where it loads, and where it multiplies.
+constexpr int kStart = 65536 / LAUNCH_THREADS / 8 * 8, kLoadRegisters = kMultipliers == 4 ? 32 : 40;
+constexpr int kMultiplyRegisters = smaller((kStart * (kMultipliers + 1) - kLoadRegisters) / kMultipliers / 8 * 8, 240);
+// 8 rows of 8 numbers lie together, as products read them, and 16 bytes further the next 8 columns: lanes that copy a row have different banks.
+constexpr unsigned kNextColumns = kEight * kEight * sizeof(T) + 16, kNextRows = kDepth / kEight * kNextColumns, kPart = kKeys / kEight * kNextRows;
+
+// A ring of keys and values, and behind it the queries of two parts, each with a barrier that says when they are not needed any more.
+struct KeyPlan {
+  static constexpr int kStages = 5;
+  static constexpr unsigned kStageBytes = 2 * kPart;  // keys, values
+  static constexpr unsigned kQueries = kStages * (kStageBytes + 16), kQueryBytes = kRows / kEight * kNextRows;
+  static constexpr unsigned kFree = kQueries + 2 * kQueryBytes, kSharedBytes = kFree + 16;
+};
+constexpr int kReaders = 4 * kMultipliers;  // warps
+struct KeyRing : Stages<KeyPlan, kReaders> {
+  using Stages<KeyPlan, kReaders>::Stages;
+
+  // The queries of the part `count` of a block, and the barrier behind them.
+  __device__ __forceinline__ unsigned queries(int count) const { return address + KeyPlan::kQueries + count % 2 * KeyPlan::kQueryBytes; }
+  __device__ __forceinline__ unsigned free(int count) const { return address + KeyPlan::kFree + count % 2 * 8; }
+};
+
+// A head and its queries from `first_row` on, which a block computes together.
+template <typename Layer>
+struct Part {
+  int image, head, first_row;
+
+  __device__ __forceinline__ Part(const Layer& layer, int number) {
+    const int of_head = ceil_div(layer.m, kRows);
+    image = number / of_head / layer.heads, head = number / of_head % layer.heads, first_row = number % of_head * kRows;
+  }
+};
+
+// Begins to copy rows of a head from `first` on, and zeros behind the last one, by all threads of the warpgroup that loads.
+template <int kCount, typename Rows>
+__device__ __forceinline__ void begin_rows(unsigned to, const Rows& rows, const T* head, int first, int end) {
+  constexpr int kLanes = kDepth / kEight, kAtOnce = kRole / kLanes;
+  static_assert(kAtOnce % kEight == 0 && kCount % kAtOnce == 0);
+  const int mine = threadIdx.x / kLanes, eight = threadIdx.x % kLanes;
+  const auto from = rows.from(head, first + mine);
+  to += mine / kEight * kNextRows + eight * kNextColumns + mine % kEight * 16;
+#pragma unroll 4
+  for (int i = 0; i < kCount; i += kAtOnce) {
+    copy_async<16>(to + i / kEight * kNextRows, from.row(i) + eight * kEight, first + mine + i < end ? 16 : 0);
+  }
+}
+
+// What the warpgroup that loads does.
+template <typename Layer>
+__device__ __forceinline__ void load_parts(const KeyRing& ring, const Layer& layer, int parts) {
+  Turn<KeyPlan> turn;
+  int count = 0;  // of parts so far
+#pragma unroll 1
+  for (int number = blockIdx.x; number < parts; number += gridDim.x, ++count) {
+    const Part<Layer> part(layer, number);
+    const auto head = layer.head(part.image, part.head);
+#pragma unroll 1
+    for (int key = 0; key < layer.t; key += kKeys) {
+      const unsigned stage = ring.address + turn.stage * KeyPlan::kStageBytes;
+      wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
+      if (key == 0) {
+        wait_for_bytes(ring.free(count), count / 2 % 2 ^ 1);
+        begin_rows<kRows>(ring.queries(count), head.rows, head.q, part.first_row, head.m);
+      }
+      begin_rows<kKeys>(stage, head.rows, head.k, key, head.t);
+      begin_rows<kKeys>(stage + kPart, head.rows, head.v, key, head.t);
+      if (threadIdx.x == 0) arrive(ring.full(turn.stage));
+      arrive_with_copies(ring.full(turn.stage));
+      turn.advance();
+    }
+  }
+}
