@@ -20,7 +20,8 @@ STORED_BYTES = 18_432  # of half-precision outputs on their way: linear_half/sto
 # Chunks of all tiles of a multiprocessor from which on pairs of blocks are faster, which wait for each other.
 MUCH_SHARED = 60
 # What a tile takes beside its columns, in the time of one: results/printed/linear_half_tiles.txt of docs.
-TILE_COLUMNS = 160
+TILE_COLUMNS = 100
+STORED_COLUMNS = 64  # that a warp stores at a time
 AT_ONCE = 7 * MULTIPROCESSORS // 8  # larger clusters do not fill a GPU
 # Where it was measured: on Hopper.
 HOPPER = ARCHITECTURE.equals(90)
@@ -143,7 +144,8 @@ class Product:
 
     def _time(self, most_columns: int) -> Dim:
         """Return the time of all tiles of a multiprocessor, in that of a column of one."""
-        return self._rounds(most_columns) * (self.columns(most_columns) + TILE_COLUMNS)
+        columns = ceil_div(self.columns(most_columns), STORED_COLUMNS) * STORED_COLUMNS
+        return self._rounds(most_columns) * (columns + TILE_COLUMNS)
 
     def narrow(self, element_bytes: int) -> tuple[Variant, ...]:
         """Make the variants with tiles of up to 128 outputs."""
