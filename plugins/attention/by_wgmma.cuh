@@ -4,7 +4,9 @@
 // time, each at its own pace; one more warpgroup lets queries, keys and values be copied, from where wgmma reads them. Scores and sums stay in
 // registers, 16 rows in a warp, as in by_tensor_cores.cuh, whose softmax this is. The products of the next keys come before those of these values:
 // while the tensor cores have them, the threads compute exponentials.
-// Bytes: q, y and the mask once; k and v once for each part, from L2.
+// Bytes: q and y once; k and v once for each part, from L2.
+//
+// There is no mask here: what is added to scores would have to be loaded where they are, and by_tensor_cores.cuh was faster with it.
 #pragma once
 
 #include "attention/key_ring.cuh"
@@ -33,21 +35,15 @@ struct TwoRows {
   float total[2] = {};                                   // of this lane's exponentials
 
   // Products become exponentials; returns the factors of what was added up before. `left`: keys, perhaps more than kKeys.
-  template <typename MaskRow>
-  __device__ __forceinline__ void exponentials_of(float (&scores)[kKeys / 2], float (&kept)[2], const MaskRow (&mask)[2], int first_key, int left) {
+  __device__ __forceinline__ void exponentials_of(float (&scores)[kKeys / 2], float (&kept)[2], int left) {
     constexpr float kFactor = kScale * kLog2E;
     const int t = threadIdx.x % 4;
-    // Scores are products, and their factor comes with the exponential, where it leaves the largest the largest.
-    constexpr bool kLater = !MaskRow::kAdds && kFactor > 0.0f;
+    constexpr bool kLater = kFactor > 0.0f;  // the factor leaves the largest the largest, and comes with the exponential
     if (!kLater || left < kKeys) {
 #pragma unroll
       for (int i = 0; i < kKeys / 2; ++i) {
         const int key = i / 4 * 8 + t * 2 + i % 2;
-        if constexpr (MaskRow::kAdds) {
-          scores[i] = fmaf(scores[i], kFactor, key < left ? __fmul_rz(mask[i / 2 % 2].added(first_key + key), kLog2E) : 0.0f);
-        } else if constexpr (!kLater) {
-          scores[i] *= kFactor;
-        }
+        if constexpr (!kLater) scores[i] *= kFactor;
         if (key >= left) scores[i] = softmax::nothing();
       }
     }
@@ -77,6 +73,7 @@ struct TwoRows {
 // What a warpgroup that multiplies does.
 template <typename Layer>
 __device__ __forceinline__ void multiply_parts(const KeyRing& ring, const Layer& layer, int parts) {
+  static_assert(!Layer::Mask::Row::kAdds);
   const int group = threadIdx.x / kRole - 1, lane = threadIdx.x % 32;
   const int row_of_part = group * 64 + threadIdx.x % kRole / 32 * 16 + lane / 4;  // the lane has it and the one 8 further
   Turn<KeyPlan> turn;
@@ -85,8 +82,6 @@ __device__ __forceinline__ void multiply_parts(const KeyRing& ring, const Layer&
   for (int number = blockIdx.x; number < parts; number += gridDim.x, ++count) {
     const Part<Layer> part(layer, number);
     const int row = part.first_row + row_of_part;
-    const typename Layer::Mask::Row mask[2] = {layer.mask.row(part.image, part.head, smaller(row, layer.m - 1)),
-                                               layer.mask.row(part.image, part.head, smaller(row + 8, layer.m - 1))};
     const unsigned queries = ring.queries(count) + group * (64 / kEight) * kNextRows;
     TwoRows rows;
     float scores[kKeys / 2], sums[kDepth / 2] = {};
@@ -104,7 +99,7 @@ __device__ __forceinline__ void multiply_parts(const KeyRing& ring, const Layer&
 #pragma unroll 1
     for (int key = 0;; key += kKeys) {
       float kept[2];
-      rows.exponentials_of(scores, kept, mask, key, layer.t - key);
+      rows.exponentials_of(scores, kept, layer.t - key);
       wgmma_finish_groups(sums);
       if (before >= 0 && lane == 0) arrive(ring.empty(before));
       if (__any_sync(kAllLanes, kept[0] != 1.0f || kept[1] != 1.0f)) {
@@ -138,7 +133,7 @@ __device__ __forceinline__ void multiply_parts(const KeyRing& ring, const Layer&
       float total = rows.total[r];
       total += __shfl_xor_sync(kAllLanes, total, 1);
       total += __shfl_xor_sync(kAllLanes, total, 2);
-      const float share = has_key<Layer>(total) ? 1.0f / total : 1.0f;
+      const float share = 1.0f / total;
       if (row + 8 * r >= layer.m) continue;
       T* const to = layer.result(part.image, part.head, row + 8 * r) + lane % 4 * 2;
 #pragma unroll

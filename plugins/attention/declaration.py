@@ -18,8 +18,8 @@ keys = 64 - 32 * minimum(d // 112, 1)  # at a time
 THREADS = 128
 # What by_wgmma.cuh says.
 STAGES, KEYS_OF_STAGE, WARPGROUP = 5, 64, 128
-# Up to so many queries of a head, and from so many on: results/printed/attention_half.txt of docs.
-QUERIES_OF_FEW, QUERIES_OF_LONG = 128, 512
+# Where these were faster on an H200: results/printed/attention_half.txt of docs.
+QUERIES_OF_FEW, QUERIES_OF_LONG, QUERIES_OF_EACH = 128, 512, 160
 
 AXES = (
     Axis("m", "queries of an image or a sequence"),
@@ -75,39 +75,9 @@ def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, mask: np
     return np.moveaxis(shares @ v, -3, -2)
 
 
-def _by_wgmma(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...]) -> tuple[Variant, ...]:
-    """Make the variants of by_wgmma.cuh: with four warpgroups that multiply, or with two for few but long sequences."""
-
-    def parts(rows: int) -> Dim:
-        return ceil_div(queries, rows) * images * h
-
-    enough = (queries > QUERIES_OF_FEW) & (2 * parts(256) > MULTIPROCESSORS)
-    return tuple(
-        Variant(
-            f"wgmma{rows}",
-            Launch(
-                (minimum(parts(rows), MULTIPROCESSORS), 1, 1),
-                (2 * rows + WARPGROUP, 1, 1),
-                (images, *integers),
-                shared_bytes=4 * (STAGES * KEYS_OF_STAGE + rows) * (d + d // 8) + 16 * (STAGES + 1),
-            ),
-            f"wgmma, {rows} queries a block, and a warpgroup that loads",
-            source="wgmma.cu",
-            entry=f"{kernel}_wgmma",
-            min_sm=90,
-            only_sm=True,
-            types=("fp16", "bf16"),
-            when=d.multiple_of(32) & (d <= 64),
-            prefer=prefer,
-        )
-        for rows, prefer in ((256, enough), (128, queries >= QUERIES_OF_LONG))
-    )
-
-
 def variants(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...]) -> tuple[Variant, ...]:
     """Make the variants of a kernel for so many queries of each head of an image; ``integers``: of its launches."""
     return (
-        *_by_wgmma(kernel, images, queries, integers),
         *(
             Variant(
                 f"tensor{rows}",
@@ -132,4 +102,36 @@ def variants(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...]) 
             "plain multiply-adds, a warp a row",
             entry=f"{kernel}_rows",
         ),
+    )
+
+
+def by_wgmma(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...]) -> tuple[Variant, ...]:
+    """Make the variants of by_wgmma.cuh: with four warpgroups that multiply, or with two for few but long sequences.
+
+    They have no mask. A part is a head and up to ``rows`` of its queries.
+    """
+
+    def parts(rows: int) -> Dim:
+        return ceil_div(queries, rows) * images * h
+
+    enough = (2 * parts(256) > MULTIPROCESSORS) & (parts(256) * queries >= QUERIES_OF_EACH * MULTIPROCESSORS)
+    return tuple(
+        Variant(
+            f"wgmma{rows}",
+            Launch(
+                (minimum(parts(rows), MULTIPROCESSORS), 1, 1),
+                (2 * rows + WARPGROUP, 1, 1),
+                (images, *integers),
+                shared_bytes=4 * (STAGES * KEYS_OF_STAGE + rows) * (d + d // 8) + 16 * (STAGES + 1),
+            ),
+            f"wgmma, {rows} queries a block, and a warpgroup that loads",
+            source="wgmma.cu",
+            entry=f"{kernel}_wgmma",
+            min_sm=90,
+            only_sm=True,
+            types=("fp16", "bf16"),
+            when=d.multiple_of(32) & (d <= 64),
+            prefer=prefer,
+        )
+        for rows, prefer in ((256, (queries > QUERIES_OF_FEW) & enough), (128, queries >= QUERIES_OF_LONG))
     )

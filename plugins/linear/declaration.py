@@ -17,11 +17,11 @@ DIRECT_THREADS = 128
 ROWS, THREADS = 128, 384
 MOST_STAYING = 2048  # columns of chunks, 64 bytes each
 STORED_BYTES = 18_432  # of half-precision outputs on their way: linear_half/stored_rows.cuh
-# Chunks of all tiles of a multiprocessor from which on pairs of blocks are faster, which wait for each other.
-MUCH_SHARED = 60
+SHARED_CHUNKS = 24  # from so many on pairs of blocks are faster, which wait for each other
 # What a tile takes beside its columns, in the time of one: results/printed/linear_half_tiles.txt of docs.
 TILE_COLUMNS = 100
 STORED_COLUMNS = 64  # that a warp stores at a time
+LEAST_COLUMNS = 160  # the time of fewer: that of x
 AT_ONCE = 7 * MULTIPROCESSORS // 8  # larger clusters do not fill a GPU
 # Where it was measured: on Hopper.
 HOPPER = ARCHITECTURE.equals(90)
@@ -133,18 +133,24 @@ class Product:
         """Make a variant for sizes at which half of the multiprocessors have a tile, and other tiles end no sooner."""
         enough = 2 * self.tiles(most_columns) >= MULTIPROCESSORS
         if sharers > 1:
-            rounds = self._rounds(most_columns)
-            enough &= (rounds >= 2) & (rounds * self.chunks >= MUCH_SHARED)
-        more = {"sharers": sharers, "stored_bytes": STORED_BYTES}
-        return self.by_wgmma(name, 2, most_columns=most_columns, prefer=enough & soonest, **more)
+            alone = self._rounds(most_columns)
+            enough &= (alone >= 2) & (self._rounds(most_columns, sharers) <= alone) & (self.chunks >= SHARED_CHUNKS)
+        return self.by_wgmma(
+            name,
+            2,
+            most_columns=most_columns,
+            sharers=sharers,
+            stored_bytes=STORED_BYTES,
+            prefer=enough & soonest,
+        )
 
-    def _rounds(self, most_columns: int) -> Dim:
+    def _rounds(self, most_columns: int, sharers: int = 1) -> Dim:
         """Return the number of tiles of a multiprocessor that has the most."""
-        return ceil_div(self.tiles(most_columns), MULTIPROCESSORS)
+        return ceil_div(self.tiles(most_columns, sharers), MULTIPROCESSORS // sharers)
 
     def _time(self, most_columns: int) -> Dim:
         """Return the time of all tiles of a multiprocessor, in that of a column of one."""
-        columns = ceil_div(self.columns(most_columns), STORED_COLUMNS) * STORED_COLUMNS
+        columns = maximum(ceil_div(self.columns(most_columns), STORED_COLUMNS) * STORED_COLUMNS, LEAST_COLUMNS)
         return self._rounds(most_columns) * (columns + TILE_COLUMNS)
 
     def narrow(self, element_bytes: int) -> tuple[Variant, ...]:

@@ -78,8 +78,6 @@ KERNEL = Kernel(
         example((1, 6, 1), 49, 49, 3, 32, "hm"),
         example((1, 2, 1), 197, 197, 2, 64, "m"),
         example((1, 1, 1), 512, 300, 2, 128, "m"),
-        example((1, 17, 1), 130, 70, 4, 32, "m"),
-        example((1, 1, 1), 600, 70, 2, 64, "hm"),
     ),
     claims=claims(FLOPS),
     flops=FLOPS,

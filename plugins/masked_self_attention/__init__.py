@@ -63,7 +63,7 @@ KERNEL = Kernel(
     & ((mask_windows - 1) * (a * b - mask_windows)).equals(0)
     & ((mask_heads - 1) * (h - mask_heads)).equals(0)
     & ((mask_rows - 1) * (tokens - mask_rows)).equals(0),
-    variants=variants("masked_self_attention", OF_MASK),
+    variants=variants("masked_self_attention", OF_MASK, masked=True),
     patterns=PATTERNS,
     reference=reference,
     max_elements=2**40,
