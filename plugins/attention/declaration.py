@@ -36,8 +36,12 @@ ENOUGH = 100_000_000  # operations
 
 
 def many(queries: Dim) -> Condition:
-    """Return the sizes at which 128 queries a block were faster than 64, on an H200: keys are split half as often."""
-    return (queries > 64) & (maximum(queries - 384, d - 65) >= 0)
+    """Return the sizes at which 128 queries a block were faster than 64, on an H200.
+
+    Floats are split half as often so. In 16 bits nothing is split, and heads of 33 to 64 elements favour 64 queries.
+    """
+    long = minimum(queries - 384, 32 - d + 32 * (size_of("T") // 4))
+    return (queries > 64) & (maximum(long, d - 65) >= 0)
 
 
 def tensors(*images: Dim) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
