@@ -2,8 +2,8 @@
 //
 // Mapping: a block stays and takes tile after tile (tile.cuh). One warpgroup lets the stages be copied, as the kernel says; two multiply, and finish
 // the tile. Where tiles are few, the blocks of a cluster divide the inputs of one: each leaves its sums in its shared memory, adds up some rows
-// of all, in the same order always, and finishes these.
-// Bytes: x once for each tile across the outputs and the weights once for each 128 rows, from L2; y once.
+// of all, in the same order always, and finishes these. Or the blocks of a cluster have tiles one below the other, and share their weights.
+// Bytes: x once for each tile across the outputs and the weights once for each 128 rows, or for those of all sharers, from L2; y once.
 #pragma once
 
 #include "block_cluster.cuh"
