@@ -63,7 +63,7 @@ __device__ __forceinline__ void take_registers() {
 #define WGMMA_D112 WGMMA_D104 ",%104,%105,%106,%107,%108,%109,%110,%111"
 #define WGMMA_D120 WGMMA_D112 ",%112,%113,%114,%115,%116,%117,%118,%119"
 #define WGMMA_D128 WGMMA_D120 ",%120,%121,%122,%123,%124,%125,%126,%127"
-#define WGMMA_FROM(i)                                                                                                         \
+#define WGMMA_FROM(i) \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define WGMMA_OUT16 WGMMA_FROM(0), WGMMA_FROM(8)
 #define WGMMA_OUT24 WGMMA_OUT16, WGMMA_FROM(16)
@@ -130,19 +130,19 @@ WGMMA_COLUMNS(240, 120, 120, 121, 122, 123, 124, 125, 126)
 WGMMA_COLUMNS(256, 128, 128, 129, 130, 131, 132, 133, 134)
 
 // The same with a in shared memory; d is overwritten if `add` is false.
-#define WGMMA_SHARED_PRODUCT(columns, count, type, a, b, add)                                                                     \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #add ", 0; wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type  \
-               " {" WGMMA_D##count "}, %" #a ", %" #b ", p, 1, 1, 0, 0;}"                                                         \
-               : WGMMA_OUT##count                                                                                                 \
-               : "l"(a_), "l"(b_), "r"(static_cast<int>(adds)))
-#define WGMMA_SHARED_COLUMNS(columns, count, a, b, add)                                                                         \
-  template <typename Operand = __half>                                                                                          \
-  __device__ __forceinline__ void wgmma_multiply(float (&d)[count], unsigned long long a_, unsigned long long b_, bool adds) {  \
-    if constexpr (kIsBfloat16<Operand>) {                                                                                       \
-      WGMMA_SHARED_PRODUCT(columns, count, "bf16", a, b, add);                                                                  \
-    } else {                                                                                                                    \
-      WGMMA_SHARED_PRODUCT(columns, count, "f16", a, b, add);                                                                   \
-    }                                                                                                                           \
+#define WGMMA_SHARED_PRODUCT(columns, count, type, i0, i1, i2)                                                                   \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #i2 ", 0; wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type  \
+               " {" WGMMA_D##count "}, %" #i0 ", %" #i1 ", p, 1, 1, 0, 0;}"                                                      \
+               : WGMMA_OUT##count                                                                                                \
+               : "l"(a), "l"(b), "r"(static_cast<int>(add)))
+#define WGMMA_SHARED_COLUMNS(columns, count, i0, i1, i2)                                                                     \
+  template <typename Operand = __half>                                                                                       \
+  __device__ __forceinline__ void wgmma_multiply(float (&d)[count], unsigned long long a, unsigned long long b, bool add) {  \
+    if constexpr (kIsBfloat16<Operand>) {                                                                                    \
+      WGMMA_SHARED_PRODUCT(columns, count, "bf16", i0, i1, i2);                                                              \
+    } else {                                                                                                                 \
+      WGMMA_SHARED_PRODUCT(columns, count, "f16", i0, i1, i2);                                                               \
+    }                                                                                                                        \
   }
 WGMMA_SHARED_COLUMNS(64, 32, 32, 33, 34)
 WGMMA_SHARED_COLUMNS(128, 64, 64, 65, 66)

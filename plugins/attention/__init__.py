@@ -7,21 +7,7 @@ import numpy as np
 from lenet_trt.dims import axes
 from lenet_trt.kernel import INT32_MAX, Axis, Kernel
 
-from .declaration import (
-    AXES,
-    REQUIRES,
-    SCALE,
-    TYPES,
-    attended,
-    by_wgmma,
-    claims,
-    flops,
-    h,
-    m,
-    t,
-    tensors,
-    variants,
-)
+from .declaration import AXES, REQUIRES, SCALE, TYPES, attended, claims, flops, h, m, t, tensors, variants
 from .pattern import PATTERNS
 
 (n,) = axes("n")
@@ -43,7 +29,7 @@ KERNEL = Kernel(
     types=TYPES,
     attributes=(SCALE,),
     requires=REQUIRES & (n * h * m <= INT32_MAX),
-    variants=(*by_wgmma("attention", n, m, (m, t, h)), *variants("attention", n, m, (m, t, h))),
+    variants=variants("attention", n, m, (m, t, h), masked=False),
     patterns=PATTERNS,
     reference=reference,
     max_elements=2**40,
@@ -54,6 +40,7 @@ KERNEL = Kernel(
         {"n": 1, "m": 5, "t": 200, "h": 2, "d": 20},
         {"n": 2, "m": 197, "t": 197, "h": 3, "d": 64},
         {"n": 1, "m": 512, "t": 300, "h": 2, "d": 128},
+        # Parts for every multiprocessor; and few, but long sequences.
         {"n": 33, "m": 162, "t": 50, "h": 4, "d": 32},
         {"n": 1, "m": 600, "t": 70, "h": 2, "d": 64},
     ),

@@ -153,8 +153,7 @@ __device__ __forceinline__ void attention_by_tensor_cores(unsigned char* shared,
   using Operands = ::Operands<T, Team, typename Layer::Rows>;
   constexpr int kRows = Tile<Team>::kRows;
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const int tiles = ceil_div(layer.m, kRows), first_row = static_cast<int>(blockIdx.x) % tiles * kRows;
-  const int image = static_cast<int>(blockIdx.x) / tiles / layer.heads, head = static_cast<int>(blockIdx.x) / tiles % layer.heads;
+  const auto [image, head, first_row] = Part(layer, blockIdx.x, kRows);
   const int row = first_row + warp * 16 + g;  // the lane has it and the one 8 further
   const typename Layer::Mask::Row mask[2] = {layer.mask.row(image, head, smaller(row, layer.m - 1)),
                                              layer.mask.row(image, head, smaller(row + 8, layer.m - 1))};

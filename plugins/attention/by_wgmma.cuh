@@ -80,7 +80,7 @@ __device__ __forceinline__ void multiply_parts(const KeyRing& ring, const Layer&
   int count = 0;
 #pragma unroll 1
   for (int number = blockIdx.x; number < parts; number += gridDim.x, ++count) {
-    const Part<Layer> part(layer, number);
+    const Part part(layer, number, kRows);
     const int row = part.first_row + row_of_part;
     const unsigned queries = ring.queries(count) + group * (64 / kEight) * kNextRows;
     TwoRows rows;
@@ -121,7 +121,7 @@ __device__ __forceinline__ void multiply_parts(const KeyRing& ring, const Layer&
       stage = wait();
       wgmma_begin();
       multiply_keys(scores, queries, stage);
-      wgmma_wait<1>();
+      wgmma_wait<1>();  // for none: a group of their own
       wgmma_begin();
       multiply_values(sums, shares, values);
       wgmma_wait<1>();  // for the scores
@@ -154,11 +154,6 @@ __device__ __forceinline__ void attention_by_wgmma(unsigned char* shared, const 
     init_barrier(ring.free(1), kReaders);
   }
   __syncthreads();
-  if (threadIdx.x < kRole) {
-    keep_registers<kLoadRegisters>();
-    load_parts(ring, layer, parts);
-  } else {
-    take_registers<kMultiplyRegisters>();
-    multiply_parts(ring, layer, parts);
-  }
+  // Not by reference: with copies the kernel is as it was measured (NVVM 13.0).
+  in_roles<kLoadRegisters, kMultipliers + 1>([=] { load_parts(ring, layer, parts); }, [=] { multiply_parts(ring, layer, parts); });
 }

@@ -79,9 +79,10 @@ def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, mask: np
     return np.moveaxis(shares @ v, -3, -2)
 
 
-def variants(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...]) -> tuple[Variant, ...]:
+def variants(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...], *, masked: bool) -> tuple[Variant, ...]:
     """Make the variants of a kernel for so many queries of each head of an image; ``integers``: of its launches."""
     return (
+        *(() if masked else _by_wgmma(kernel, images, queries, integers)),
         *(
             Variant(
                 f"tensor{rows}",
@@ -109,7 +110,7 @@ def variants(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...]) 
     )
 
 
-def by_wgmma(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...]) -> tuple[Variant, ...]:
+def _by_wgmma(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...]) -> tuple[Variant, ...]:
     """Make the variants of by_wgmma.cuh: with four warpgroups that multiply, or with two for few but long sequences.
 
     They have no mask. A part is a head and up to ``rows`` of its queries.

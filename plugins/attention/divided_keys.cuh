@@ -37,8 +37,7 @@ __device__ __forceinline__ void attention_by_divided_keys(unsigned char* shared,
   using Operands = ::Operands<T, WarpTeam, typename Layer::Rows>;
   constexpr int kWarps = kThreads / 32, kOfWarp = Tile<WarpTeam>::kSharedBytes;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int tiles = ceil_div(layer.m, kQueries), first_row = static_cast<int>(blockIdx.x) % tiles * kQueries;
-  const int image = static_cast<int>(blockIdx.x) / tiles / layer.heads, head = static_cast<int>(blockIdx.x) / tiles % layer.heads;
+  const auto [image, head, first_row] = Part(layer, blockIdx.x, kQueries);
   const int query = first_row + lane / 4;
   const typename Layer::Mask::Row mask[2] = {layer.mask.row(image, head, smaller(query, layer.m - 1)),
                                              layer.mask.row(image, head, smaller(query + 8, layer.m - 1))};

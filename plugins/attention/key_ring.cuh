@@ -8,9 +8,7 @@
 static_assert(sizeof(T) == 2 && kDepth % 32 == 0 && kDepth <= 64);
 constexpr int kEight = 8, kKeys = 64, kSteps = kDepth / 16;
 constexpr int kMultipliers = LAUNCH_THREADS / kRole - 1, kRows = 64 * kMultipliers;  // warpgroups, and their queries
-// Registers of a thread: at the start, where it loads, and where it multiplies.
-constexpr int kStart = 65536 / LAUNCH_THREADS / 8 * 8, kLoadRegisters = kMultipliers == 4 ? 32 : 40;
-constexpr int kMultiplyRegisters = smaller((kStart * (kMultipliers + 1) - kLoadRegisters) / kMultipliers / 8 * 8, 240);
+constexpr int kLoadRegisters = kMultipliers == 4 ? 32 : 40;                           // of a thread
 // 8 rows of 8 numbers lie together, as products read them, and 16 bytes further the next 8 columns: lanes that copy a row have different banks.
 constexpr unsigned kNextColumns = kEight * kEight * sizeof(T) + 16, kNextRows = kDepth / kEight * kNextColumns, kPart = kKeys / kEight * kNextRows;
 
@@ -28,17 +26,6 @@ struct KeyRing : Stages<KeyPlan, kReaders> {
   // The queries of the part `count` of a block, and the barrier behind them.
   __device__ __forceinline__ unsigned queries(int count) const { return address + KeyPlan::kQueries + count % 2 * KeyPlan::kQueryBytes; }
   __device__ __forceinline__ unsigned free(int count) const { return address + KeyPlan::kFree + count % 2 * 8; }
-};
-
-// A head and its queries from `first_row` on, which a block computes together.
-template <typename Layer>
-struct Part {
-  int image, head, first_row;
-
-  __device__ __forceinline__ Part(const Layer& layer, int number) {
-    const int of_head = ceil_div(layer.m, kRows);
-    image = number / of_head / layer.heads, head = number / of_head % layer.heads, first_row = number % of_head * kRows;
-  }
 };
 
 // Begins to copy rows of a head from `first` on, and zeros behind the last one, by all threads of the warpgroup that loads.
@@ -62,7 +49,7 @@ __device__ __forceinline__ void load_parts(const KeyRing& ring, const Layer& lay
   int count = 0;  // of parts so far
 #pragma unroll 1
   for (int number = blockIdx.x; number < parts; number += gridDim.x, ++count) {
-    const Part<Layer> part(layer, number);
+    const Part part(layer, number, kRows);
     const auto head = layer.head(part.image, part.head);
 #pragma unroll 1
     for (int key = 0; key < layer.t; key += kKeys) {

@@ -67,6 +67,18 @@ struct Head {
   const Rows rows;
 };
 
+// A head and up to `rows` of its queries, from `first_row` on, which a block computes together.
+struct Part {
+  int image, head, first_row;
+
+  template <typename Layer>
+  __device__ __forceinline__ Part(const Layer& layer, int number, int rows) {
+    const int of_head = ceil_div(layer.m, rows);
+    first_row = number % of_head * rows;
+    image = number / of_head / layer.heads, head = number / of_head % layer.heads;
+  }
+};
+
 // Queries, keys and values are three tensors.
 template <typename AnyMask>
 struct Arguments {

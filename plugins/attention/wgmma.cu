@@ -1,6 +1,6 @@
 // attention by wgmma, in fp16 and bfloat16: y = softmax(scale q k^T) v, for each head.
 //
-// q [N, m, H, D], k and v [N, t, H, D] -> y [N, m, H, D]. Mapping and bytes: by_tensor_cores.cuh. What was measured: docs/kernels/attention.md.
+// q [N, m, H, D], k and v [N, t, H, D] -> y [N, m, H, D]. Mapping and bytes: by_wgmma.cuh. What was measured: docs/kernels/attention.md.
 #include "attention/by_wgmma.cuh"
 
 ASSERT_LAUNCH_WHERE(attention_wgmma, LAUNCH_THREADS % 128 == 0, KeyPlan::kSharedBytes);

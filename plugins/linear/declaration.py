@@ -16,11 +16,12 @@ DIRECT_THREADS = 128
 # What tile.cuh says.
 ROWS, THREADS = 128, 384
 MOST_STAYING = 2048  # columns of chunks, 64 bytes each
-STORED_BYTES = 18_432  # of half-precision outputs on their way: linear_half/stored_rows.cuh
+# What linear_half/stored_rows.cuh says: outputs of 16 bits that a warp stores at a time, and room for those of a block.
+STORED_COLUMNS = 64
+STORED_BYTES = ROWS * (STORED_COLUMNS + 8) * 2
 SHARED_CHUNKS = 24  # from so many on pairs of blocks are faster, which wait for each other
 # What a tile takes beside its columns, in the time of one: results/printed/linear_half_tiles.txt of docs.
 TILE_COLUMNS = 100
-STORED_COLUMNS = 64  # that a warp stores at a time
 LEAST_COLUMNS = 160  # the time of fewer: that of x
 AT_ONCE = 7 * MULTIPROCESSORS // 8  # larger clusters do not fill a GPU
 # Where it was measured: on Hopper.

@@ -35,8 +35,7 @@ struct StoredRows {
     T* const to = layer.y + (static_cast<size_t>(row) * kOutputs + place.column + column);
 #pragma unroll
     for (int first = 0; first < kPairs; first += kPairsAtOnce) {
-      constexpr int kOfLast = kPairs % kPairsAtOnce == 0 ? kPairsAtOnce : kPairs % kPairsAtOnce;
-      const int count = first + kPairsAtOnce <= kPairs ? kPairsAtOnce : kOfLast;
+      const int count = smaller(kPairsAtOnce, kPairs - first);
 #pragma unroll
       for (int j = 0; j < count; ++j) {
 #pragma unroll

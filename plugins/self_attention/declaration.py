@@ -10,7 +10,7 @@ import numpy as np
 from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, size_of
 from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Launch, Tensor, Variant
 
-from ..attention.declaration import CLAIMED, MOST_DEPTH, attended, by_wgmma, claims, d, h
+from ..attention.declaration import CLAIMED, MOST_DEPTH, attended, claims, d, h
 from ..attention.declaration import variants as of_separate_tensors
 from ..windows.declaration import IN_FLOATS, rows_in_groups
 
@@ -54,6 +54,7 @@ EXAMPLES: tuple[Mapping[str, Any], ...] = (
     {"n": 1, "a": 2, "r": 12, "b": 1, "c": 12, "h": 2, "d": 32, "shift": 0},
     {"n": 2, "a": 1, "r": 197, "b": 1, "c": 1, "h": 3, "d": 64},
     {"n": 1, "a": 1, "r": 300, "b": 1, "c": 1, "h": 2, "d": 128},
+    # Parts for every multiprocessor; and few, but long sequences.
     {"n": 33, "a": 1, "r": 162, "b": 1, "c": 1, "h": 4, "d": 32},
     {"n": 1, "a": 1, "r": 600, "b": 1, "c": 1, "h": 7, "d": 64},
 )
@@ -69,10 +70,9 @@ def attended_in_windows(x: np.ndarray, scale: float, shift: int, mask: np.ndarra
     return np.roll(together, (shift, shift), (1, 2)).reshape(n, a, r, b, c, h, d)
 
 
-def variants(kernel: str, extras: tuple[Dim, ...], masked: bool) -> tuple[Variant, ...]:
+def variants(kernel: str, extras: tuple[Dim, ...], *, masked: bool) -> tuple[Variant, ...]:
     """Make the variants of a kernel; ``extras`` are the integers of its launches that come after a, r, b and h."""
     integers = (a, r, b, h, *extras)
-    without_mask = () if masked else by_wgmma(kernel, windows, tokens, integers)
     divided = Variant(
         "divided",
         Launch(
@@ -88,4 +88,4 @@ def variants(kernel: str, extras: tuple[Dim, ...], masked: bool) -> tuple[Varian
         when=d.multiple_of(16) & (d <= 64),
         prefer=FEW,
     )
-    return (divided, *without_mask, *of_separate_tensors(kernel, windows, tokens, integers))
+    return (divided, *of_separate_tensors(kernel, windows, tokens, integers, masked=masked))

@@ -41,16 +41,16 @@ struct Turn {
   }
 };
 
-// The roles of a block: its first warpgroup loads, the others multiply. Of three warpgroups the first keeps kLoadRegisters a thread, and the two
-// others take what it gives back. With 0, all keep the registers that they have.
-template <int kLoadRegisters, typename Load, typename Multiply>
+// The roles of a block: its first warpgroup loads, the others multiply. The first keeps kLoadRegisters a thread, and the others take what it gives
+// back. With 0, all keep the registers that they have. kGroups: warpgroups of the block, the only one of a multiprocessor.
+template <int kLoadRegisters, int kGroups = 3, typename Load, typename Multiply>
 __device__ __forceinline__ void in_roles(Load load, Multiply multiply) {
-  constexpr int kRegisters = 168;  // of a thread of three warpgroups, at the start
+  constexpr int kRegisters = 65536 / (kGroups * kRole) / 8 * 8;  // of a thread, at the start
   if (threadIdx.x < kRole) {
     if constexpr (kLoadRegisters > 0) keep_registers<kLoadRegisters>();
     load();
   } else {
-    if constexpr (kLoadRegisters > 0) take_registers<(3 * kRegisters - kLoadRegisters) / 2>();
+    if constexpr (kLoadRegisters > 0) take_registers<(kGroups * kRegisters - kLoadRegisters) / (kGroups - 1) / 8 * 8>();
     multiply();
   }
 }
