@@ -76,6 +76,18 @@ __device__ __forceinline__ void load_matrices(unsigned (&m)[4], unsigned row) {
   }
 }
 
+// The reverse: stores four 8x8 matrices of which a lane holds what load_matrices says.
+template <bool kTransposed = false>
+__device__ __forceinline__ void store_matrices(unsigned row, const unsigned (&m)[4]) {
+  if constexpr (kTransposed) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
+                 : "memory");
+  } else {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
+                 : "memory");
+  }
+}
+
 // Two; lanes 0 to 15 say where.
 __device__ __forceinline__ void load_matrices(unsigned (&m)[2], unsigned row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(m[0]), "=r"(m[1]) : "r"(row) : "memory");

@@ -15,10 +15,13 @@ constexpr unsigned kWgmmaNextK = 128, kWgmmaNextColumns = 256;
 
 __device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-// Ends a group of products, and waits until at most kPending groups of this warp are under way: their operands and sums are not touched yet.
+// Ends a group of products.
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Waits until at most kPending groups of this warp are under way: their operands and sums are not touched yet.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
-  asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
 // Returns the descriptor that tells a product where an operand is. Add bytes / 16 for further operands.
@@ -30,10 +33,10 @@ __device__ __forceinline__ unsigned long long wgmma_operand(unsigned address) {
   return (address & 0x3ffff) / 16 | kOffsets;
 }
 
-// Waits until kThreads threads of the block have come here: whole warps, and not all of them.
+// Waits until kThreads threads of the block have come here: whole warps, and not all of them. `barrier`: 1 to 15, another one for each group.
 template <int kThreads>
-__device__ __forceinline__ void wait_for_group() {
-  asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+__device__ __forceinline__ void wait_for_group(int barrier = 1) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
 }
 
 // Gives registers back to the multiprocessor, or takes them: all warps of a warpgroup call it; kCount, of a thread, is a multiple of 8.

@@ -74,7 +74,7 @@ struct TwoRows {
 template <typename Layer>
 __device__ __forceinline__ void multiply_parts(const KeyRing& ring, const Layer& layer, int parts) {
   static_assert(!Layer::Mask::Row::kAdds);
-  const int group = threadIdx.x / kRole - 1, lane = threadIdx.x % 32;
+  const int group = warpgroup() - 1, lane = threadIdx.x % 32;
   const int row_of_part = group * 64 + threadIdx.x % kRole / 32 * 16 + lane / 4;  // the lane has it and the one 8 further
   Turn<KeyPlan> turn;
   int count = 0;
@@ -121,9 +121,11 @@ __device__ __forceinline__ void multiply_parts(const KeyRing& ring, const Layer&
       stage = wait();
       wgmma_begin();
       multiply_keys(scores, queries, stage);
+      wgmma_commit();
       wgmma_wait<1>();  // for none: a group of their own
       wgmma_begin();
       multiply_values(sums, shares, values);
+      wgmma_commit();
       wgmma_wait<1>();  // for the scores
       wgmma_finish_with(scores);
     }

@@ -140,6 +140,7 @@ __device__ __forceinline__ void multiply_row(unsigned line, unsigned filters, fl
       if constexpr (kOwn) wgmma_multiply<true, T>(own, words, at + kNextRow);
       if constexpr (kAbove) wgmma_multiply<true, T>(above, words, at + 2 * kNextRow);
     }
+    wgmma_commit();
     wgmma_wait<1>();
     if (step + 1 < kSteps) columns[(step + 1) % 2].load(line, step + 1);
   }

@@ -13,14 +13,20 @@
 #include "channels_last/finish.cuh"
 #include "channels_last/loads.cuh"
 
-// Adds a share of the channels of a half of a tile to its sums. The products of a step are under way while those of the next one begin.
+// The products of a half of each tile. Those of a step are under way while those of the next one begin.
 template <typename Plan>
-__device__ __forceinline__ void multiply_half(const Stages<Plan>& ring, Turn<Plan>& turn, int half, float (&sums)[kSums]) {
-  const int rank = blockIdx.x % Plan::kSplits, last = Plan::first_step(rank + 1), lane = threadIdx.x % 32;
-  const int first_pixel = kAcross > 1 ? 8 * half : kHalfRows * half * kBorderColumns;
-  int before = -1;  // the stage of the step before
-#pragma unroll 1
-  for (int step = Plan::first_step(rank); step < last; ++step) {
+struct Products {
+  const Stages<Plan>& ring;
+  const int first_pixel, lane = threadIdx.x % 32;
+  int before = -1;  // the stage of the step before, which products may still read
+  Turn<Plan> turn;
+
+  __device__ __forceinline__ Products(const Stages<Plan>& ring, int half)
+      : ring(ring), first_pixel(kAcross > 1 ? 8 * half : kHalfRows * half * kBorderColumns) {}
+
+  // Adds those of a step to sums. `meanwhile` is done while they are under way.
+  template <typename Work>
+  __device__ __forceinline__ void add(float (&sums)[kSums], const Work& meanwhile) {
     wait_for_bytes(ring.full(turn.stage), turn.parity);
     publish_to_units();  // what the copies of threads wrote
     const unsigned stage = ring.address + turn.stage * Plan::kStageBytes;
@@ -31,53 +37,94 @@ __device__ __forceinline__ void multiply_half(const Stages<Plan>& ring, Turn<Pla
     for (int tap = 0; tap < kTaps; ++tap) {
       wgmma_multiply<T>(sums, of_filters + tap * kOfTap * 2 / 16, of_x + tap / kSize * kBorderColumns + tap % kSize, true);
     }
+    wgmma_commit();
+    __syncwarp();  // the compiler would move what follows ahead of the products
+    meanwhile();
     wgmma_wait<1>();
-    if (before >= 0 && lane == 0) arrive(ring.empty(before));
+    leave();
     before = turn.stage;
     turn.advance();
   }
-  wgmma_finish(sums);
-  if (lane == 0) arrive(ring.empty(before));
-}
+  __device__ __forceinline__ void add(float (&sums)[kSums]) {
+    add(sums, [] {});
+  }
+
+  __device__ __forceinline__ void finish(float (&sums)[kSums]) {
+    wgmma_finish_groups(sums);
+    leave();
+    before = -1;
+  }
+
+ private:
+  __device__ __forceinline__ void leave() const {
+    if (before >= 0 && lane == 0) arrive(ring.empty(before));
+  }
+};
 
 // A warpgroup that multiplies its half of each tile.
 template <typename Plan, bool kAdds>
 __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const Tensors& tensors) {
-  const int half = threadIdx.x / kRole - 1, warp = threadIdx.x % kRole / 32, lane = threadIdx.x % 32;
-  Turn<Plan> turn;
-#pragma unroll 1
-  for (int tile = blockIdx.x / Plan::kSplits; tile < tiles_of(tensors.n); tile += gridDim.x / Plan::kSplits) {
-    const Place place(tile);
-    const int filter = place.block * kFilterBlock + warp * 16;
-    float sums[kSums];
-    if constexpr (Plan::kSplits == 1) {
-      const Outputs<kAdds> outputs(tensors, place, half, filter);
-      float start[2];  // sums begin as biases
+  const int half = warpgroup() - 1, filter_of_lane = threadIdx.x % kRole / 32 * 16 + filter_of_row(threadIdx.x % 32 / 4);
+  const int tiles = tiles_of(tensors.n);
+  StoredPixels<kAdds> stored(tensors, reinterpret_cast<T*>(ring.stages + Plan::kStored), half);
+  Products<Plan> products(ring, half);
+  float start[2];  // sums of a tile begin as biases
+  const auto load_start = [&](int tile) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int of_row = filter + filter_of_row(lane / 4) + 2 * i;
-        start[i] = of_row < kFilters ? to_float(tensors.bias[of_row]) : 0.0f;
-      }
-#pragma unroll
-      for (int i = 0; i < kSums; ++i) sums[i] = start[i / 2 % 2];
-      multiply_half(ring, turn, half, sums);
-      outputs.store(sums);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kSums; ++i) sums[i] = 0.0f;
-      multiply_half(ring, turn, half, sums);
-      float* const shared = reinterpret_cast<float*>(ring.stages);
-      wait_for_group<2 * kRole>();  // both warpgroups have left the stages
-      leave_sums<Plan>(shared, sums, warp * 16, half * kHalfPixels);
-      cluster_arrive();
-      const SharedOutputs<Plan, kAdds> outputs(tensors, place);
-      cluster_wait();
-      outputs.store(shared);
-      cluster_arrive_relaxed();  // the others have read this block's memory
-      cluster_wait();
-      return;  // these blocks have one tile
+    for (int i = 0; i < 2; ++i) {
+      const int filter = Place(tile).block * kFilterBlock + filter_of_lane + 2 * i;
+      start[i] = filter < kFilters ? to_float(tensors.bias[filter]) : 0.0f;
     }
+  };
+  load_start(blockIdx.x);
+  constexpr int kStoring = smaller(stored.kParts / 2, kSteps);  // the steps in which the outputs of the tile before are stored
+#pragma unroll 1
+  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    float sums[kSums];
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sums[i] = start[i / 2 % 2];
+#pragma unroll
+    for (int step = 0; step < kStoring; ++step) {
+      products.add(sums, [&] {
+        if (step == 0) stored.meet();
+#pragma unroll
+        for (int part = 0; part < stored.kParts; ++part) {
+          if (part * kStoring / stored.kParts == step) stored.store(part);
+        }
+        if (step < kStoring - 1) return;
+        stored.begin(Place(tile));
+        load_start(tile + gridDim.x);
+      });
+    }
+#pragma unroll 1
+    for (int step = kStoring; step < kSteps; ++step) products.add(sums);
+    products.finish(sums);
+    stored.take(sums);
   }
+  stored.meet();
+#pragma unroll
+  for (int part = 0; part < stored.kParts; ++part) stored.store(part);
+}
+
+// The same, where blocks of a cluster divide the channels of their only tile.
+template <typename Plan, bool kAdds>
+__device__ __forceinline__ void multiply_together(const Stages<Plan>& ring, const Tensors& tensors) {
+  const int half = warpgroup() - 1, rank = blockIdx.x % Plan::kSplits;
+  const Place place(blockIdx.x / Plan::kSplits);
+  Products<Plan> products(ring, half);
+  float sums[kSums] = {};
+#pragma unroll 1
+  for (int step = Plan::first_step(rank); step < Plan::first_step(rank + 1); ++step) products.add(sums);
+  products.finish(sums);
+  float* const shared = reinterpret_cast<float*>(ring.stages);
+  wait_for_group<2 * kRole>();  // both warpgroups have left the stages
+  leave_sums<Plan>(shared, sums, threadIdx.x % kRole / 32 * 16, half * kHalfPixels);
+  cluster_arrive();
+  const SharedOutputs<Plan, kAdds> outputs(tensors, place);
+  cluster_wait();
+  outputs.store(shared);
+  cluster_arrive_relaxed();  // the others have read this block's memory
+  cluster_wait();
 }
 
 template <typename Plan, bool kAdds>
@@ -85,5 +132,12 @@ __device__ __forceinline__ void channels_last_by_wgmma(unsigned char* memory, co
   const Stages<Plan> ring(memory);
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
-  in_roles<kLoadRegisters>([&] { Loader<Plan>(tensors).run(ring); }, [&] { multiply_tiles<Plan, kAdds>(ring, tensors); });
+  in_roles<kLoadRegisters>([&] { Loader<Plan>(tensors).run(ring); },
+                           [&] {
+                             if constexpr (Plan::kSplits == 1) {
+                               multiply_tiles<Plan, kAdds>(ring, tensors);
+                             } else {
+                               multiply_together<Plan, kAdds>(ring, tensors);
+                             }
+                           });
 }

@@ -101,6 +101,7 @@ _across = 1 + minimum(1, (w - 1) // 8)
 _rows = 32 // _across
 _between = minimum(1, remainder(h, _rows))
 TILES = ceil_div(n * (h + _between) - _between, _rows) * ceil_div(w, 8 * _across) * blocks
+STORED_BYTES = 2 * 128 * (BLOCK + EIGHT) * 2  # outputs on their way, of two halves
 SHARED_BYTES = STAGES * (2 * DEPTH * ((8 * _across + 2) * (_rows + 2) + SIZE * SIZE * BLOCK) + BARRIERS)
 AT_ONCE = 3 * MULTIPROCESSORS // 4  # larger clusters do not fill a GPU
 
@@ -116,7 +117,7 @@ def _by_wgmma(steps: Dim, splits: int = 1, prefer: Condition | None = None) -> V
     share = f", {splits} blocks divide the channels" if splits > 1 else ""
     return Variant(
         f"by{splits}_wgmma" if splits > 1 else "wgmma",
-        Launch((grid, 1, 1), (WGMMA_THREADS, 1, 1), extras=(n,), shared_bytes=SHARED_BYTES),
+        Launch((grid, 1, 1), (WGMMA_THREADS, 1, 1), extras=(n,), shared_bytes=SHARED_BYTES + (STORED_BYTES if splits == 1 else 0)),
         f"by wgmma, tiles of 256 pixels and 64 filters{share}",
         source="wgmma.cu",
         min_sm=90,

@@ -1,14 +1,10 @@
-// The end of a tile of by_wgmma.cuh: its sums become outputs, from the registers of this block or from the shared memory of a cluster's. What
-// is added is loaded before: its latency passes while the products are under way, or while the cluster meets.
-//
-// A lane (g = lane / 4, t = lane % 4) has sums of rows g and g + 8 of its warp's 16 filters, of pixels 2 t and 2 t + 1 of each 8. Transposed by
-// movmatrix, as 16-bit numbers, they are four neighbouring filters of pixel g (layer.cuh): 8 bytes, and the four lanes of a pixel
-// store 32.
+// The end of a tile of by_wgmma.cuh: its sums become outputs, by way of shared memory. What is added is loaded before: its latency passes while the
+// products are under way, or while the cluster meets.
 #pragma once
 
 #include "block_cluster.cuh"
 #include "channels_last/patch.cuh"
-#include "mma.cuh"
+#include "copies.cuh"
 
 constexpr int kRun = 4;  // neighbouring filters of a thread
 constexpr int kSums = 4 * kHalfRows;  // of a lane
@@ -16,52 +12,87 @@ constexpr int kSums = 4 * kHalfRows;  // of a lane
 // The filter, among 16, that row `row` of a product is; the row 8 further is the filter 2 further.
 __device__ __forceinline__ int filter_of_row(int row) { return row / 2 * kRun + row % 2; }
 
-// The outputs of a lane: four filters of pixel g of each row of its half. `filter`: the warp's first one.
+// The outputs of a half of a tile on their way to y, in lines of 128 bytes: take() makes them of sums, begin() says of which tile those are that will be
+// taken, and store() stores a part of them, while the products of the next tile are under way. What is added takes the way back.
+//
+// A lane (g = lane / 4, t = lane % 4) has sums of rows g and g + 8 of its warp's 16 filters, of pixels 2 t and 2 t + 1 of each 8. They are stored to
+// shared memory transposed, as 16-bit numbers: of a pixel, the filters of rows 0 to 7 of a warp, then those of rows 8 to 15 (filter_of_row),
+// then those of the next warp. A lane loads and stores 8 neighbouring filters of a pixel, and 8 lanes all 64.
 template <bool kAdds>
-struct Outputs {
+struct StoredPixels {
+  static constexpr int kParts = 8, kPixels = 4;  // of a part and a warp
   const Tensors& tensors;
-  const int filter, row, column;
-  Vector<unsigned, 2> added[kAdds ? kHalfRows : 1];
+  T* const outputs;  // of the half
+  const int half, warp = threadIdx.x % kRole / 32, lane = threadIdx.x % 32;
+  int filter = kFilters, row = 0, column = 0;  // of the lane's first outputs; at first, none
+  Vector<unsigned, 4> added[kAdds ? kParts : 1];
 
-  __device__ __forceinline__ Outputs(const Tensors& tensors_, const Place& place, int half, int warp_filter)
-      : tensors(tensors_),
-        filter(warp_filter + threadIdx.x % 4 * kRun),
-        row(place.row_of(half)),
-        column(place.column_of(half) + threadIdx.x % 32 / 4) {
+  __device__ __forceinline__ StoredPixels(const Tensors& tensors, T* of_halves, int half)
+      : tensors(tensors), outputs(of_halves + half * kHalfPixels * kPixelPitch), half(half) {}
+
+  // All warps of the half have come here.
+  __device__ __forceinline__ void meet() const { wait_for_group<kRole>(2 + half); }
+
+  __device__ __forceinline__ void begin(const Place& place) {
+    filter = place.block * kFilterBlock + lane % 8 * kEight;
+    row = place.row_of(half) + warp * (kParts / 2);
+    column = place.column_of(half) + lane / 8;
     if constexpr (kAdds) {
 #pragma unroll
-      for (int i = 0; i < kHalfRows; ++i) {
-        const int from = at(i);
-        added[i] = {};
-        if (from >= 0) added[i] = load_vector<2>(reinterpret_cast<const unsigned*>(tensors.other + from));
+      for (int part = 0; part < kParts; ++part) {
+        const int from = at(part);
+        added[part] = {};
+        if (from >= 0) added[part] = load_vector<4>(reinterpret_cast<const unsigned*>(tensors.other + from));
       }
     }
   }
 
-  // Where those of a row are in y, or -1.
-  __device__ __forceinline__ int at(int of_half) const {
-    const ImageSpot spot(row + of_half, column);
-    return spot.exists(tensors.n) && filter < kFilters ? spot.of_all() * kFilters + filter : -1;
-  }
-
-  __device__ __forceinline__ void store(const float (&sums)[kSums]) const {
+  __device__ __forceinline__ void take(const float (&sums)[kSums]) {
+    meet();  // all that was here is stored
+    if constexpr (kAdds) {
 #pragma unroll
-    for (int i = 0; i < kHalfRows; ++i) {
-      Vector<unsigned, 2> outputs;
+      for (int part = 0; part < kParts; ++part) {
+        unsigned* const to = reinterpret_cast<unsigned*>(in_shared(part));
+        const unsigned(&words)[4] = added[part].value;
+        *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[2]);
+        *reinterpret_cast<uint2*>(to + kEight / 2) = make_uint2(words[1], words[3]);
+      }
+      meet();
+    }
+    const unsigned rows = shared_address(outputs) + ((lane / 16 * 8 + lane % 8) * kPixelPitch + warp * 16 + lane / 8 % 2 * kEight) * 2;
 #pragma unroll
-      for (int eight = 0; eight < 2; ++eight) {
-        const float* const two = sums + 4 * i + 2 * eight;
-        Vector<T, 2> others{};
-        if constexpr (kAdds) {
-          const unsigned transposed = transpose_8x8(added[i].value[eight]);
-          others = *reinterpret_cast<const Vector<T, 2>*>(&transposed);
-        }
+    for (int i = 0; i < kHalfRows; i += 2) {
+      const unsigned of_rows = rows + i * 8 * kPixelPitch * 2;
+      unsigned words[4] = {};
+      if constexpr (kAdds) load_matrices<true>(words, of_rows);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float* const two = sums + 4 * i + 2 * j;
+        const Vector<T, 2> others = *reinterpret_cast<const Vector<T, 2>*>(&words[j]);
         const Vector<T, 2> pair = {output<kAdds>(two[0], to_float(others.value[0])), output<kAdds>(two[1], to_float(others.value[1]))};
-        outputs.value[eight] = transpose_8x8(*reinterpret_cast<const unsigned*>(&pair));
+        words[j] = *reinterpret_cast<const unsigned*>(&pair);
       }
-      const int to = at(i);
-      if (to >= 0) store_vector(reinterpret_cast<unsigned*>(tensors.y + to), outputs);
+      store_matrices<true>(of_rows, words);
     }
+  }
+
+  // Some outputs of each lane; meet() comes before the first ones.
+  __device__ __forceinline__ void store(int part) const {
+    const unsigned* const from = reinterpret_cast<const unsigned*>(in_shared(part));
+    const uint2 first = *reinterpret_cast<const uint2*>(from), second = *reinterpret_cast<const uint2*>(from + kEight / 2);
+    const int to = at(part);
+    if (to >= 0) store_vector(reinterpret_cast<unsigned*>(tensors.y + to), Vector<unsigned, 4>{{first.x, second.x, first.y, second.y}});
+  }
+
+ private:
+  // Where a lane's 8 filters of a pixel are: in shared memory, the first two runs of two, the others 8 further; and in y, or -1.
+  __device__ __forceinline__ T* in_shared(int part) const {
+    const int pixel = (warp * kParts + part) * kPixels + lane / 8;
+    return outputs + pixel * kPixelPitch + lane % 8 / 2 * 16 + lane % 2 * kRun;
+  }
+  __device__ __forceinline__ int at(int part) const {
+    const ImageSpot spot(row + part / 2, column + part % 2 * kPixels);
+    return spot.exists(tensors.n) && filter < kFilters ? spot.of_all() * kFilters + filter : -1;
   }
 };
 

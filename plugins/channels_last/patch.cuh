@@ -40,13 +40,17 @@ struct Place {
   __device__ __forceinline__ int row_of(int half) const { return row + (kAcross > 1 ? 0 : kHalfRows * half); }
 };
 
+constexpr int kPixelPitch = kFilterBlock + kEight;  // of an output's filters in shared memory: pixels that are written at once have different banks
+
 // The stages of a block; kSplits blocks of a cluster divide the channels of a tile. A stage has 16 channels of x and of the filters.
 template <int kSplits_>
 struct Plan {
   static constexpr int kSplits = kSplits_;
   static constexpr unsigned kXBytes = kEights * kBorder * 16, kFilterBytes = kOfStep * 2, kStageBytes = kXBytes + kFilterBytes;
   static constexpr int kStages = 4;
-  static constexpr unsigned kSharedBytes = kStages * (kStageBytes + 16 /* barriers */);
+  // Behind the stages, outputs on their way, where a block computes them alone.
+  static constexpr unsigned kStored = kStages * (kStageBytes + 16 /* barriers */);
+  static constexpr unsigned kSharedBytes = kStored + (kSplits == 1 ? kTilePixels * kPixelPitch * 2 : 0);
   // Sums of the tile in floats, filters last, which take the stages' place where blocks divide the channels.
   static constexpr int kSumPitch = kFilterBlock + 8;
   static_assert(kTilePixels * kSumPitch * 4 <= kStages * kStageBytes);

@@ -20,7 +20,7 @@
 // A warpgroup that multiplies its half of the pixels of each tile by the tile's filters.
 template <typename Patch, bool kAdds>
 __device__ __forceinline__ void multiply_tiles(const Ring<Patch>& ring, const Finish<Patch, kAdds>& finish) {
-  const int half = threadIdx.x / kRole - 1, warp = threadIdx.x % kRole / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int half = warpgroup() - 1, warp = threadIdx.x % kRole / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int across = Patch::across(half), below = Patch::below(half), block = Patch::block(half);
   const int rank = blockIdx.x % Patch::kSplits, first_step = Patch::first_step(rank), last_step = Patch::first_step(rank + 1);
   const int tiles = Patch::tiles(finish.n);

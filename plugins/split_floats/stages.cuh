@@ -9,6 +9,9 @@
 constexpr int kRole = 128;  // threads of a warpgroup
 constexpr int kWgmmaThreads = 3 * kRole;
 
+// The number of this thread's warpgroup, in a register that all lanes share: what is computed with it are few instructions.
+__device__ __forceinline__ int warpgroup() { return __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kRole, 0); }
+
 // A warpgroup fills the stages. kReaders: the warps that read a stage.
 template <typename Plan, int kReaders = 2 * kRole / 32>
 struct Stages {

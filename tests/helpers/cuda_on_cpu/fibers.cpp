@@ -24,7 +24,7 @@ struct Fiber { ucontext_t context; jmp_buf jump; bool started = false; std::uniq
 struct Block {
   std::vector<Fiber> fibers;
   std::vector<Group> warps;
-  Group all, some, of_cluster;
+  Group all, some[16], of_cluster;
   std::map<size_t, Barrier> barriers;  // by their places in shared memory
   std::vector<unsigned char> slots;
   std::vector<unsigned char> shared;  // its shared memory, while another block of its cluster runs
@@ -63,9 +63,9 @@ void __syncthreads() { wait_for(block->all); }
 void __syncwarp() { wait_for(block->warps[threadIdx.x / kWarpLanes]); }
 
 unsigned char* slots_of_warp() { return block->slots.data() + threadIdx.x / kWarpLanes * kWarpLanes * kSlot; }
-void wait_for_threads(int count) {
-  block->some.size = count;
-  wait_for(block->some);
+void wait_for_threads(int barrier, int count) {
+  block->some[barrier].size = count;
+  wait_for(block->some[barrier]);
 }
 
 // The scheduler goes on with this block after all blocks of the cluster have come here.
@@ -135,7 +135,8 @@ void launch_captured(int blocks_x, int blocks_y, int threads, int shared_bytes, 
       made.fibers.resize(threads);
       made.warps.assign(threads / kWarpLanes, {kWarpLanes});
       made.all = {threads};
-      made.some = made.of_cluster = {};
+      for (Group& some : made.some) some = {};
+      made.of_cluster = {};
       made.barriers.clear();
       made.slots.resize(threads * kSlot);
       for (Fiber& fiber : made.fibers) {

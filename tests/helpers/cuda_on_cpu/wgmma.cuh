@@ -3,10 +3,11 @@
 
 #include "common.cuh"
 
-void wait_for_threads(int count);
+void wait_for_threads(int barrier, int count);
 template <int kThreads>
-void wait_for_group() { wait_for_threads(kThreads); }
+void wait_for_group(int barrier = 1) { wait_for_threads(barrier, kThreads); }
 inline void wgmma_begin() {}
+inline void wgmma_commit() {}
 template <int kCount>
 void keep_registers() {}
 template <int kCount>
