@@ -2,7 +2,9 @@
 // weights there.
 //
 // The kernel's struct of arguments has what linear/by_wgmma.cuh wants of it (Tiled has begin_copy, where rows of x follow each other), and a template
-// Tile<Plan>, the end of a tile: it is made of the arguments and a place when the tile begins, and finish(sums, memory, warp) stores the outputs.
+// Stored<Plan>, the outputs on their way to y. It is made of the arguments, shared memory and the warp's number among those that multiply.
+// begin(place) begins to load biases, take(sums) makes outputs of the sums there, and store(part) stores a part of them, one of kParts. A tile's
+// outputs are stored while the products of the next one are under way.
 #pragma once
 
 #include "linear/by_wgmma.cuh"
@@ -24,41 +26,84 @@ struct Tiled : Layer {
   }
 };
 
-// A warpgroup that multiplies its half of the rows of each tile; `thread` counts both.
+// The products of a warpgroup; `thread` counts those that multiply.
+template <typename Plan>
+struct Products {
+  static constexpr int kOfStep = Plan::kDepth / 16;
+  const Ring<Plan>& ring;
+  const int lane;
+  const unsigned of_x;  // what ldmatrix asks this lane for
+  Turn<Plan> turn;
+
+  __device__ __forceinline__ Products(const Ring<Plan>& ring, int thread)
+      : ring(ring), lane(thread % 32), of_x(ring.address + ((thread / 32 * 16 + lane % 16) * Plan::kPitch + lane / 16 * kEight) * 2) {}
+
+  // Adds those of a step to sums. `meanwhile` is done while they are under way.
+  template <typename Work>
+  __device__ __forceinline__ void add(float (&sums)[Plan::kColumns / 2], int step, const Work& meanwhile) {
+    wait_for_bytes(ring.full(turn.stage), turn.parity);
+    const unsigned stage = turn.stage * Plan::kStageBytes;
+    unsigned x[kOfStep][4];
+#pragma unroll
+    for (int product = 0; product < kOfStep; ++product) load_matrices(x[product], of_x + stage + product * 32);
+    const unsigned long long w = wgmma_operand<kEight * 16, kOfEight * 2>(ring.address + Plan::weights_at(stage, step));
+    wgmma_begin();
+#pragma unroll
+    for (int product = 0; product < kOfStep; ++product) {
+      wgmma_multiply<true, T>(sums, x[product], w + product / 2 * (Plan::kWeightBytes / 16) + product % 2 * 2 * kEight);
+    }
+    wgmma_commit();
+    __syncwarp();  // the compiler would move what follows ahead of the products
+    meanwhile();
+    wgmma_finish_groups(sums);
+    if (lane == 0) leave_stage(ring, turn.stage);
+    turn.advance();
+  }
+  __device__ __forceinline__ void add(float (&sums)[Plan::kColumns / 2], int step) {
+    add(sums, step, [] {});
+  }
+};
+
+// A warpgroup that multiplies its half of the rows of each tile.
 template <typename Plan, typename Layer>
 __device__ __forceinline__ void multiply_tiles(const Ring<Plan>& ring, const Layer& layer, int thread) {
-  constexpr int kProducts = Plan::kDepth / 16;
-  const int warp = thread / 32, lane = thread % 32, row = warp * 16 + lane / 4;  // of the tile; the lane has it and the one 8 further
-  const unsigned of_x = ring.address + ((warp * 16 + lane % 16) * Plan::kPitch + lane / 16 * kEight) * 2;  // what ldmatrix asks this lane for
+  Products<Plan> products(ring, thread);
   Share<Plan> share;
-  Turn<Plan> turn;
-#pragma unroll 1
-  for (; share.tile < Plan::tiles(layer.n); share.advance()) {
-    const Place place = Plan::place(share.tile);
-    const typename Layer::template Tile<Plan> tile(layer, place);
+  if constexpr (Plan::kSplits > 1) {  // these blocks have one tile
+    if (share.tile >= Plan::tiles(layer.n)) return;
     float sums[Plan::kColumns / 2] = {};
 #pragma unroll 1
-    for (int step = share.first; step < share.last; ++step) {
-      wait_for_bytes(ring.full(turn.stage), turn.parity);
-      const unsigned stage = turn.stage * Plan::kStageBytes;
-      unsigned x[kProducts][4];
+    for (int step = share.first; step < share.last; ++step) products.add(sums, step);
+    finish_together(ring, layer, sums, {}, Plan::place(share.tile), thread / 32 * 16 + thread % 32 / 4, thread);
+  } else {
+    using Stored = typename Layer::template Stored<Plan>;
+    // The steps in which a tile's outputs are stored; none, where there is so little to multiply that all are stored at once, behind the products.
+    constexpr int kParts = Stored::kParts, kStoring = kAllChunks > kParts ? smaller(kParts, Plan::kSteps) : 0;
+    Stored stored(layer, ring.stages, thread / 32);
+    const auto store_all = [&] {
 #pragma unroll
-      for (int product = 0; product < kProducts; ++product) load_matrices(x[product], of_x + stage + product * 32);
-      const unsigned long long w = wgmma_operand<kEight * 16, kOfEight * 2>(ring.address + Plan::weights_at(stage, step));
-      wgmma_begin();
+      for (int part = 0; part < kParts; ++part) stored.store(part);
+    };
+#pragma unroll 1
+    for (; share.tile < Plan::tiles(layer.n); share.advance()) {
+      const Place place = Plan::place(share.tile);
+      float sums[Plan::kColumns / 2] = {};
+      if constexpr (kStoring == 0) stored.begin(place);
 #pragma unroll
-      for (int product = 0; product < kProducts; ++product) {
-        wgmma_multiply<true, T>(sums, x[product], w + product / 2 * (Plan::kWeightBytes / 16) + product % 2 * 2 * kEight);
+      for (int step = 0; step < kStoring; ++step) {
+        products.add(sums, step, [&] {
+#pragma unroll
+          for (int part = 0; part < kParts; ++part) {
+            if (part * kStoring / kParts == step) stored.store(part);
+          }
+          if (step == kStoring - 1) stored.begin(place);  // where outputs that were stored had registers
+        });
       }
-      wgmma_finish(sums);
-      if (lane == 0) leave_stage(ring, turn.stage);
-      turn.advance();
+#pragma unroll 1
+      for (int step = kStoring; step < Plan::kSteps; ++step) products.add(sums, step);
+      stored.take(sums);
+      if constexpr (kStoring == 0) store_all();
     }
-    if constexpr (Plan::kSplits == 1) {
-      tile.finish(sums, ring.stages, warp);
-    } else {
-      finish_together(ring, layer, sums, {}, place, row, thread);
-      return;  // these blocks have one tile
-    }
+    if constexpr (kStoring > 0) store_all();
   }
 }

@@ -19,7 +19,7 @@ struct Outputs {
   T* __restrict__ y;
 
   template <typename Plan>
-  using Tile = StoredRows<Plan>;
+  using Stored = StoredRows<Plan>;
 
   // Sums of a row become outputs.
   template <int kCount>

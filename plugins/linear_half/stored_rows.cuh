@@ -12,12 +12,20 @@ constexpr unsigned kStoredBytes = 16 * kStoredPitch * sizeof(T);            // o
 
 template <typename Plan>
 struct StoredRows {
-  static constexpr int kPairs = Plan::kColumns / kEight, kPairsAtOnce = kStoredColumns / kEight;
+  static constexpr int kPairs = Plan::kColumns / kEight, kPairsAtOnce = kStoredColumns / kEight, kParts = ceil_div(kPairs, kPairsAtOnce);
   const Outputs& layer;
-  const Place& place;
-  Vector<T, 2> biases[kPairs];  // of a lane's sums; they come while it multiplies
+  T* const of_warp;
+  const int first_row;  // of the warp, in a tile
+  Place place;
+  Vector<T, 2> biases[kPairs];
+  unsigned pairs[kPairs / 2][4];  // outputs: for 8 columns those of a lane's first and second row, then for the next 8; two in a register
 
-  __device__ __forceinline__ StoredRows(const Outputs& layer, const Place& place) : layer(layer), place(place) {
+  // Nothing is stored before outputs are taken.
+  __device__ __forceinline__ StoredRows(const Outputs& layer, unsigned char* memory, int warp)
+      : layer(layer), of_warp(reinterpret_cast<T*>(memory + Plan::kStored + warp * kStoredBytes)), first_row(warp * 16), place{layer.n, 0} {}
+
+  __device__ __forceinline__ void begin(const Place& next) {
+    place = next;
     const int column = place.column + threadIdx.x % 4 * 2;
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
@@ -26,37 +34,30 @@ struct StoredRows {
     }
   }
 
-  // `warp`: of those that multiply.
-  __device__ __forceinline__ void finish(const float (&sums)[Plan::kColumns / 2], unsigned char* memory, int warp) const {
-    const int lane = threadIdx.x % 32, column = lane % 8 * kEight, row = place.row + warp * 16 + lane / 8;
-    T* const of_warp = reinterpret_cast<T*>(memory + Plan::kStored + warp * kStoredBytes);
-    T* const pairs = of_warp + lane / 4 * kStoredPitch + lane % 4 * 2;
-    const T* const eights = of_warp + lane / 8 * kStoredPitch + column;
-    T* const to = layer.y + (static_cast<size_t>(row) * kOutputs + place.column + column);
+  __device__ __forceinline__ void take(const float (&sums)[Plan::kColumns / 2]) {
 #pragma unroll
-    for (int first = 0; first < kPairs; first += kPairsAtOnce) {
-      const int count = smaller(kPairsAtOnce, kPairs - first);
+    for (int i = 0; i < Plan::kColumns / 4; ++i) {
+      Vector<T, 2> pair;
 #pragma unroll
-      for (int j = 0; j < count; ++j) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) *reinterpret_cast<Vector<T, 2>*>(pairs + 8 * i * kStoredPitch + j * kEight) = pair(sums, first + j, i);
-      }
-      __syncwarp();
-      const bool exists = lane % 8 < count && (Plan::kFull || place.column + first * kEight + column < kOutputs);
-#pragma unroll
-      for (int i = 0; i < 16; i += 4) {
-        if (exists && row + i < layer.n) store_vector(to + i * kOutputs + first * kEight, load16(eights + i * kStoredPitch));
-      }
-      __syncwarp();
+      for (int e = 0; e < 2; ++e) pair.value[e] = from_float<T>(activate<kActivation>(sums[2 * i + e] + to_float(biases[i / 2].value[e])));
+      pairs[i / 4][i % 4] = *reinterpret_cast<const unsigned*>(&pair);
     }
   }
 
- private:
-  // Two neighbouring outputs of a lane's first or second row.
-  __device__ __forceinline__ Vector<T, 2> pair(const float (&sums)[Plan::kColumns / 2], int j, int i) const {
-    Vector<T, 2> outputs;
+  __device__ __forceinline__ void store(int part) const {
+    const int lane = threadIdx.x % 32, row = place.row + first_row + lane / 8;
+    const int first = part * kPairsAtOnce, count = smaller(kPairsAtOnce, kPairs - first), column = place.column + first * kEight + lane % 8 * kEight;
+    const unsigned to_shared = shared_address(of_warp + lane % 16 * kStoredPitch + lane / 16 * kEight);
 #pragma unroll
-    for (int e = 0; e < 2; ++e) outputs.value[e] = from_float<T>(activate<kActivation>(sums[4 * j + 2 * i + e] + to_float(biases[j].value[e])));
-    return outputs;
+    for (int j = 0; j < count; j += 2) store_matrices(to_shared + j * kEight * 2, pairs[(first + j) / 2]);
+    __syncwarp();
+    const T* const eights = of_warp + lane / 8 * kStoredPitch + lane % 8 * kEight;
+    T* const to = layer.y + (static_cast<size_t>(row) * kOutputs + column);
+    const bool exists = lane % 8 < count && (Plan::kFull || column < kOutputs);
+#pragma unroll
+    for (int i = 0; i < 16; i += 4) {
+      if (exists && row + i < layer.n) store_vector(to + i * kOutputs, load16(eights + i * kStoredPitch));
+    }
+    __syncwarp();
   }
 };

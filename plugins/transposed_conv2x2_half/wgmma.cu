@@ -12,40 +12,51 @@
 
 struct Squares : Layer {
   template <typename Plan>
-  struct Tile {
-    static constexpr int kGroups = Plan::kColumns / kOrdered;
+  struct Stored {
+    static constexpr int kParts = Plan::kColumns / kOrdered;  // 32 outputs of a row, of which a lane has 8 neighbours
     const Layer& layer;
-    const Place& place;
-    Vector<T, kEight> biases[kGroups];  // of a lane's 8 neighbours of each 32 outputs; they come while it multiplies
+    const int first_row;  // of the lane, in a tile; it has the one 8 further, too
+    Place place;
+    Vector<T, kEight> biases[kParts];
+    Vector<unsigned, kEight / 2> eights[kParts][2];  // outputs; as words, so that two have one register
 
-    __device__ __forceinline__ Tile(const Layer& layer, const Place& place) : layer(layer), place(place) {
+    // Nothing is stored before outputs are taken.
+    __device__ __forceinline__ Stored(const Layer& layer, unsigned char* /* memory */, int warp)
+        : layer(layer), first_row(warp * 16 + threadIdx.x % 32 / 4), place{layer.n, 0} {}
+
+    __device__ __forceinline__ void begin(const Place& next) {
+      place = next;
 #pragma unroll
-      for (int group = 0; group < kGroups; ++group) {
-        biases[group] = {};
-        if (exists(group)) biases[group] = layer.bias_of(output_of(group));
+      for (int part = 0; part < kParts; ++part) {
+        biases[part] = {};
+        if (exists(part)) biases[part] = layer.bias_of(output_of(part));
       }
     }
 
-    // `warp`: of those that multiply.
-    __device__ __forceinline__ void finish(const float (&sums)[Plan::kColumns / 2], unsigned char* /* memory */, int warp) const {
-      const int row = place.row + warp * 16 + threadIdx.x % 32 / 4;  // and the one 8 further
+    __device__ __forceinline__ void take(const float (&sums)[Plan::kColumns / 2]) {
 #pragma unroll
-      for (int group = 0; group < kGroups; ++group) {
+      for (int i = 0; i < Plan::kColumns / 4; ++i) {
+        const int part = i / kEight, word = i % kEight / 2;
+        Vector<T, 2> pair;
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          float eight[kEight];
-#pragma unroll
-          for (int f = 0; f < kEight; ++f) {
-            eight[f] = sums[2 * kEight * group + f / 2 * 4 + 2 * i + f % 2] + to_float(biases[group].value[f]);
-          }
-          if (exists(group) && row + 8 * i < layer.n) layer.store(eight, row + 8 * i, output_of(group));
+        for (int e = 0; e < 2; ++e) {
+          pair.value[e] = from_float<T>(activate<kActivation>(sums[2 * i + e] + to_float(biases[part].value[2 * word + e])));
         }
+        eights[part][i % 2].value[word] = *reinterpret_cast<const unsigned*>(&pair);
+      }
+    }
+
+    __device__ __forceinline__ void store(int part) const {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int row = place.row + first_row + 8 * i;
+        if (exists(part) && row < layer.n) store_vector(reinterpret_cast<unsigned*>(layer.place(row, output_of(part))), eights[part][i]);
       }
     }
 
    private:
-    __device__ __forceinline__ int output_of(int group) const { return place.column + group * kOrdered + threadIdx.x % 4 * kEight; }
-    __device__ __forceinline__ bool exists(int group) const { return Plan::kFull || output_of(group) < kOutputs; }
+    __device__ __forceinline__ int output_of(int part) const { return place.column + part * kOrdered + threadIdx.x % 4 * kEight; }
+    __device__ __forceinline__ bool exists(int part) const { return Plan::kFull || output_of(part) < kOutputs; }
   };
 };
 
