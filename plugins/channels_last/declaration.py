@@ -115,9 +115,10 @@ def _by_wgmma(steps: Dim, splits: int = 1, prefer: Condition | None = None) -> V
     """Make a variant by wgmma; ``splits`` blocks of a cluster divide the channels."""
     grid = TILES * splits if splits > 1 else minimum(TILES, MULTIPROCESSORS)
     share = f", {splits} blocks divide the channels" if splits > 1 else ""
+    shared_bytes = SHARED_BYTES + (STORED_BYTES if splits == 1 else 0)
     return Variant(
         f"by{splits}_wgmma" if splits > 1 else "wgmma",
-        Launch((grid, 1, 1), (WGMMA_THREADS, 1, 1), extras=(n,), shared_bytes=SHARED_BYTES + (STORED_BYTES if splits == 1 else 0)),
+        Launch((grid, 1, 1), (WGMMA_THREADS, 1, 1), extras=(n,), shared_bytes=shared_bytes),
         f"by wgmma, tiles of 256 pixels and 64 filters{share}",
         source="wgmma.cu",
         min_sm=90,
