@@ -113,7 +113,7 @@ def _resource_row(bound: Bound, part: Variant, sm: int) -> ResourceRow:
     blocks, limit = found.blocks(sm)
     return ResourceRow(
         *(bound.kernel.name, part.name, bound.types.name, sm),
-        *(found.registers, found.shared_bytes, found.spilled_bytes, blocks),
+        *(found.registers, found.shared_bytes, found.local_bytes, blocks),
         *(found.occupancy(sm), limit),
     )
 

@@ -21,7 +21,7 @@ class ResourceRow:
     sm: Count
     registers: Count
     shared_bytes: Count
-    spilled_bytes: Count
+    local_bytes: Count
     blocks: Count
     occupancy: Real
     limit: str
@@ -32,8 +32,8 @@ def resource_table(rows: Sequence[ResourceRow]) -> str:
     sms = sorted({row.sm for row in rows})
     lines: dict[tuple[str, str, str], dict[int, str]] = {}
     for row in rows:
-        spilled = f", {row.spilled_bytes} B spilled" if row.spilled_bytes else ""
-        cell = f"{row.registers} / {row.shared_bytes / 1024:.1f} / {row.occupancy:.0%}{spilled}"
+        local = f", {row.local_bytes} B local" if row.local_bytes else ""
+        cell = f"{row.registers} / {row.shared_bytes / 1024:.1f} / {row.occupancy:.0%}{local}"
         lines.setdefault((row.kernel, row.variant, row.types), {})[row.sm] = cell
     cells = [[*names, *(found.get(sm, "-") for sm in sms)] for names, found in lines.items()]
     return markdown_text(("kernel", "variant", "types", *map(sm_text, sms)), cells, left=(0, 1, 2))

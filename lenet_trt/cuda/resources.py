@@ -1,6 +1,6 @@
 """Calculate what a variant takes of a multiprocessor, for GPUs that are not here: registers, shared memory, occupancy.
 
-The compiler tells the registers of a thread, the shared memory of a block and what is spilled (``ptxas -v``); the
+The compiler tells the registers and the local memory of a thread, and the shared memory of a block (``ptxas -v``); the
 limits of each architecture are from the technical specifications in NVIDIA's CUDA Programming Guide 13.0.
 """
 
@@ -47,12 +47,15 @@ MULTIPROCESSORS_OF = {
 
 @dataclass(frozen=True)
 class Resources:
-    """Hold what a launch takes: registers of a thread, bytes of shared memory of a block, bytes spilled by a thread."""
+    """Hold what a launch takes: registers and bytes of local memory of a thread, bytes of shared memory of a block.
+
+    Local memory has what is spilled, and arrays whose indices the compiler does not know.
+    """
 
     threads: int
     registers: int
     shared_bytes: int
-    spilled_bytes: int
+    local_bytes: int
 
     def blocks(self, sm: int) -> tuple[int, str]:
         """Return how many blocks a multiprocessor holds at once, and what limits them; 0: the launch cannot run.
@@ -92,13 +95,13 @@ def resources_of(bound: Bound, variant: Variant, sm: int) -> Resources:
     """
     log = compiler_log(bound.specialized, variant, f"sm_{sm}")
     log = log.partition(f"Compiling entry function '{bound.kernel.entry(variant)}'")[2]  # a source may have several
-    used, spilled = re.search(r"Used (\d+) registers", log), re.search(r"(\d+) bytes spill stores", log)
-    if used is None or spilled is None:
+    used, local = re.search(r"Used (\d+) registers", log), re.search(r"(\d+) bytes stack frame", log)
+    if used is None or local is None:
         raise LenetTrtError(f"the compiler does not tell the registers of {bound.kernel.name} {variant.name}: {log}")
     fixed = re.search(r"(\d+) bytes smem", log)
     static = int(fixed[1]) if fixed else 0
     dynamic = as_dim(variant.launch.shared_bytes).evaluate(bound.sizes)
-    return Resources(math.prod(variant.launch.block), int(used[1]), static + dynamic, int(spilled[1]))
+    return Resources(math.prod(variant.launch.block), int(used[1]), static + dynamic, int(local[1]))
 
 
 def _rounded(value: int, unit: int) -> int:

@@ -42,7 +42,7 @@ def test_the_compiler_tells_registers_and_shared_memory() -> None:
     found = resources_of(bound, declared.variant("bulk"), 90)
     assert 0 < found.registers <= 255
     assert found.shared_bytes >= 64 * 64 * 2, "64 rows of 64 numbers in half precision"
-    assert found.spilled_bytes == 0
+    assert found.local_bytes == 0
     assert found.threads == 128
 
 
