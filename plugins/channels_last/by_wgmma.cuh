@@ -37,9 +37,7 @@ struct Products {
     for (int tap = 0; tap < kTaps; ++tap) {
       wgmma_multiply<T>(sums, of_filters + tap * kOfTap * 2 / 16, of_x + tap / kSize * kBorderColumns + tap % kSize, true);
     }
-    wgmma_commit();
-    __syncwarp();  // the compiler would move what follows ahead of the products
-    meanwhile();
+    do_meanwhile(meanwhile);
     wgmma_wait<1>();
     leave();
     before = turn.stage;
@@ -87,10 +85,7 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const T
     for (int step = 0; step < kStoring; ++step) {
       products.add(sums, [&] {
         if (step == 0) stored.meet();
-#pragma unroll
-        for (int part = 0; part < stored.kParts; ++part) {
-          if (part * kStoring / stored.kParts == step) stored.store(part);
-        }
+        store_parts<kStoring>(stored, step);
         if (step < kStoring - 1) return;
         stored.begin(Place(tile));
         load_start(tile + gridDim.x);
@@ -102,8 +97,7 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const T
     stored.take(sums);
   }
   stored.meet();
-#pragma unroll
-  for (int part = 0; part < stored.kParts; ++part) stored.store(part);
+  store_parts(stored);
 }
 
 // The same, where blocks of a cluster divide the channels of their only tile.

@@ -5,6 +5,7 @@
 #include "block_cluster.cuh"
 #include "channels_last/patch.cuh"
 #include "copies.cuh"
+#include "split_floats/pair_bits.cuh"
 
 constexpr int kRun = 4;  // neighbouring filters of a thread
 constexpr int kSums = 4 * kHalfRows;  // of a lane
@@ -12,8 +13,8 @@ constexpr int kSums = 4 * kHalfRows;  // of a lane
 // The filter, among 16, that row `row` of a product is; the row 8 further is the filter 2 further.
 __device__ __forceinline__ int filter_of_row(int row) { return row / 2 * kRun + row % 2; }
 
-// The outputs of a half of a tile on their way to y, in lines of 128 bytes: begin() says of which tile they are, take() makes them of sums, and store()
-// stores a part of them, while the products of the next tile are under way. What is added takes the way back.
+// The outputs of a half of a tile on their way to y, in lines of 128 bytes: begin() says of which tile they are, take() makes them of sums, and
+// store() stores a part of them, while the products of the next tile are under way. What is added takes the way back.
 //
 // A lane (g = lane / 4, t = lane % 4) has sums of rows g and g + 8 of its warp's 16 filters, of pixels 2 t and 2 t + 1 of each 8. They are stored to
 // shared memory transposed, as 16-bit numbers: of a pixel, the filters of rows 0 to 7 of a warp, then those of rows 8 to 15 (filter_of_row),
@@ -69,8 +70,7 @@ struct StoredPixels {
       for (int j = 0; j < 4; ++j) {
         const float* const two = sums + 4 * i + 2 * j;
         const Vector<T, 2> others = *reinterpret_cast<const Vector<T, 2>*>(&words[j]);
-        const Vector<T, 2> pair = {output<kAdds>(two[0], to_float(others.value[0])), output<kAdds>(two[1], to_float(others.value[1]))};
-        words[j] = *reinterpret_cast<const unsigned*>(&pair);
+        words[j] = pair_bits(output<kAdds>(two[0], to_float(others.value[0])), output<kAdds>(two[1], to_float(others.value[1])));
       }
       store_matrices<true>(of_rows, words);
     }

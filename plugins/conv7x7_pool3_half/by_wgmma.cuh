@@ -13,6 +13,7 @@
 
 #include "conv7x7_pool3_half/strip.cuh"
 #include "copies.cuh"
+#include "split_floats/pair_bits.cuh"
 
 // The warpgroup that fills the stages.
 __device__ __forceinline__ void load_rows(const Stages<Strip>& ring, const Tensors& tensors) {
@@ -147,8 +148,7 @@ struct Outputs {
   // `largest`: of three rows of the convolution, as sums.
   __device__ __forceinline__ void store(const float (&largest)[32], const Rows& rows, int pooled) const {
     const int g = lane / 4, first = 2 * first_column - 1 + g;
-    const Vector<T, 2> lowest_pair = {from_float<T>(lowest()), from_float<T>(lowest())};
-    const unsigned none = *reinterpret_cast<const unsigned*>(&lowest_pair), kept[2] = {bits_if(first), bits_if(first + 8)};
+    const unsigned none = pair_bits(from_float<T>(lowest()), from_float<T>(lowest())), kept[2] = {bits_if(first), bits_if(first + 8)};
     unsigned of_row[8];
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
@@ -156,8 +156,7 @@ struct Outputs {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const float* const two = largest + 4 * j + 2 * i;
-        const Vector<T, 2> pair = {output(two[0], of_bias[2 * j]), output(two[1], of_bias[2 * j + 1])};
-        of[i] = *reinterpret_cast<const unsigned*>(&pair) & kept[i] | none & ~kept[i];
+        of[i] = pair_bits(output(two[0], of_bias[2 * j]), output(two[1], of_bias[2 * j + 1])) & kept[i] | none & ~kept[i];
       }
       // An even lane has the window that begins at its output g, an odd one that at output g + 7.
       const unsigned mine = is_odd ? of[1] : of[0], next = __shfl_xor_sync(kAllLanes, is_odd ? of[0] : of[1], 4);

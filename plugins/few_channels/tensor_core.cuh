@@ -14,6 +14,7 @@
 #include "layer.cuh"
 #include "mma.cuh"
 #include "split_floats/cut_sums.cuh"
+#include "split_floats/pair_bits.cuh"
 
 constexpr bool kIsFloat = sizeof(T) == 4;
 constexpr int kRun = 4;
@@ -57,11 +58,6 @@ struct TensorPlan {
   // The word of column `column` of the tile's rows of x.
   __host__ __device__ static constexpr int place_of(int column) { return kHalf == 0 ? column : (column & 1) * kHalf + column / 2; }
 };
-
-__device__ __forceinline__ unsigned pair_bits(T a, T b) {
-  const Vector<T, 2> pair{a, b};
-  return *reinterpret_cast<const unsigned*>(&pair);
-}
 
 // The nearest number of 11 bits. What is left is small enough for another one, of which the tensor cores ignore the last bits.
 __device__ __forceinline__ float high_part(float value) {

@@ -52,9 +52,7 @@ struct Products {
     for (int product = 0; product < kOfStep; ++product) {
       wgmma_multiply<true, T>(sums, x[product], w + product / 2 * (Plan::kWeightBytes / 16) + product % 2 * 2 * kEight);
     }
-    wgmma_commit();
-    __syncwarp();  // the compiler would move what follows ahead of the products
-    meanwhile();
+    do_meanwhile(meanwhile);
     wgmma_finish_groups(sums);
     if (lane == 0) leave_stage(ring, turn.stage);
     turn.advance();
@@ -80,10 +78,6 @@ __device__ __forceinline__ void multiply_tiles(const Ring<Plan>& ring, const Lay
     // The steps in which a tile's outputs are stored; none, where there is so little to multiply that all are stored at once, behind the products.
     constexpr int kParts = Stored::kParts, kStoring = kAllChunks > kParts ? smaller(kParts, Plan::kSteps) : 0;
     Stored stored(layer, ring.stages, thread / 32);
-    const auto store_all = [&] {
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) stored.store(part);
-    };
 #pragma unroll 1
     for (; share.tile < Plan::tiles(layer.n); share.advance()) {
       const Place place = Plan::place(share.tile);
@@ -92,18 +86,15 @@ __device__ __forceinline__ void multiply_tiles(const Ring<Plan>& ring, const Lay
 #pragma unroll
       for (int step = 0; step < kStoring; ++step) {
         products.add(sums, step, [&] {
-#pragma unroll
-          for (int part = 0; part < kParts; ++part) {
-            if (part * kStoring / kParts == step) stored.store(part);
-          }
+          store_parts<kStoring>(stored, step);
           if (step == kStoring - 1) stored.begin(place);  // where outputs that were stored had registers
         });
       }
 #pragma unroll 1
       for (int step = kStoring; step < Plan::kSteps; ++step) products.add(sums, step);
       stored.take(sums);
-      if constexpr (kStoring == 0) store_all();
+      if constexpr (kStoring == 0) store_parts(stored);
     }
-    if constexpr (kStoring > 0) store_all();
+    if constexpr (kStoring > 0) store_parts(stored);
   }
 }

@@ -6,6 +6,7 @@
 
 #include "linear/tile.cuh"
 #include "linear_half/outputs.cuh"
+#include "split_floats/pair_bits.cuh"
 
 constexpr int kStoredColumns = 64, kStoredPitch = kStoredColumns + kEight;  // 16 bytes more: rows that are written at once have different banks
 constexpr unsigned kStoredBytes = 16 * kStoredPitch * sizeof(T);            // of a warp
@@ -37,10 +38,10 @@ struct StoredRows {
   __device__ __forceinline__ void take(const float (&sums)[Plan::kColumns / 2]) {
 #pragma unroll
     for (int i = 0; i < Plan::kColumns / 4; ++i) {
-      Vector<T, 2> pair;
+      T pair[2];
 #pragma unroll
-      for (int e = 0; e < 2; ++e) pair.value[e] = from_float<T>(activate<kActivation>(sums[2 * i + e] + to_float(biases[i / 2].value[e])));
-      pairs[i / 4][i % 4] = *reinterpret_cast<const unsigned*>(&pair);
+      for (int e = 0; e < 2; ++e) pair[e] = from_float<T>(activate<kActivation>(sums[2 * i + e] + to_float(biases[i / 2].value[e])));
+      pairs[i / 4][i % 4] = pair_bits(pair[0], pair[1]);
     }
   }
 

@@ -44,6 +44,29 @@ struct Turn {
   }
 };
 
+// Ends a group of products, and does `work` while they are under way: without the barrier the compiler would move it ahead of them.
+template <typename Work>
+__device__ __forceinline__ void do_meanwhile(const Work& work) {
+  wgmma_commit();
+  __syncwarp();
+  work();
+}
+
+// Stores all parts of a tile's outputs, or those whose turn is step `step` of kSteps. Both loops can be unrolled without knowing the step: outputs in
+// registers stay there.
+template <typename Stored>
+__device__ __forceinline__ void store_parts(const Stored& stored) {
+#pragma unroll
+  for (int part = 0; part < Stored::kParts; ++part) stored.store(part);
+}
+template <int kSteps, typename Stored>
+__device__ __forceinline__ void store_parts(const Stored& stored, int step) {
+#pragma unroll
+  for (int part = 0; part < Stored::kParts; ++part) {
+    if (part * kSteps / Stored::kParts == step) stored.store(part);
+  }
+}
+
 // The roles of a block: its first warpgroup loads, the others multiply. The first keeps kLoadRegisters a thread, and the others take what it gives
 // back. With 0, all keep the registers that they have. kGroups: warpgroups of the block, the only one of a multiprocessor.
 template <int kLoadRegisters, int kGroups = 3, typename Load, typename Multiply>

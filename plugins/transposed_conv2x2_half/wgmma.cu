@@ -9,6 +9,7 @@
 #include "transposed_conv2x2_half/layer.cuh"
 
 #include "linear_half/by_wgmma.cuh"
+#include "split_floats/pair_bits.cuh"
 
 struct Squares : Layer {
   template <typename Plan>
@@ -37,12 +38,10 @@ struct Squares : Layer {
 #pragma unroll
       for (int i = 0; i < Plan::kColumns / 4; ++i) {
         const int part = i / kEight, word = i % kEight / 2;
-        Vector<T, 2> pair;
+        T pair[2];
 #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          pair.value[e] = from_float<T>(activate<kActivation>(sums[2 * i + e] + to_float(biases[part].value[2 * word + e])));
-        }
-        eights[part][i % 2].value[word] = *reinterpret_cast<const unsigned*>(&pair);
+        for (int e = 0; e < 2; ++e) pair[e] = from_float<T>(activate<kActivation>(sums[2 * i + e] + to_float(biases[part].value[2 * word + e])));
+        eights[part][i % 2].value[word] = pair_bits(pair[0], pair[1]);
       }
     }
 
