@@ -148,4 +148,5 @@ WGMMA_COLUMNS(256, 128, 128, 129, 130, 131, 132, 133, 134)
     }                                                                                                                        \
   }
 WGMMA_SHARED_COLUMNS(64, 32, 32, 33, 34)
+WGMMA_SHARED_COLUMNS(112, 56, 56, 57, 58)
 WGMMA_SHARED_COLUMNS(128, 64, 64, 65, 66)

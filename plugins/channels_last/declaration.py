@@ -95,13 +95,14 @@ def packing_of(channels: Dim, *images: str) -> Packing:
     return Packing((Tensor("w", (k, channels, SIZE, SIZE), "T", "filters", weight=True), BIAS), pack, unpack)
 
 
-# A tile is 16 columns of 16 rows, or 8 of 32 where images have no more columns. Between the rows of two images is one
-# of zeros, but where images have as many rows as whole tiles.
-_across = 1 + minimum(1, (w - 1) // 8)
-_rows = 32 // _across
+# A tile is two halves of 8 columns and 16 rows, or 14 where these fill images; they are side by side where that fills
+# images, too. Between the rows of two images is one of zeros, but where images have as many rows as whole tiles.
+_across = 2 - remainder(ceil_div(w, 8), 2)
+_half_rows = 16 - 2 * (1 - minimum(1, remainder(h, 14))) * minimum(1, remainder(h, 16))
+_rows = 2 * _half_rows // _across
 _between = minimum(1, remainder(h, _rows))
 TILES = ceil_div(n * (h + _between) - _between, _rows) * ceil_div(w, 8 * _across) * blocks
-STORED_BYTES = 2 * 128 * (BLOCK + EIGHT) * 2  # outputs on their way, of two halves
+STORED_BYTES = 2 * 8 * _half_rows * (BLOCK + EIGHT) * 2  # outputs on their way, of two halves
 SHARED_BYTES = STAGES * (2 * DEPTH * ((8 * _across + 2) * (_rows + 2) + SIZE * SIZE * BLOCK) + BARRIERS)
 AT_ONCE = 3 * MULTIPROCESSORS // 4  # larger clusters do not fill a GPU
 
@@ -119,7 +120,7 @@ def _by_wgmma(steps: Dim, splits: int = 1, prefer: Condition | None = None) -> V
     return Variant(
         f"by{splits}_wgmma" if splits > 1 else "wgmma",
         Launch((grid, 1, 1), (WGMMA_THREADS, 1, 1), extras=(n,), shared_bytes=shared_bytes),
-        f"by wgmma, tiles of 256 pixels and 64 filters{share}",
+        f"by wgmma, tiles of 256 or 224 pixels and 64 filters{share}",
         source="wgmma.cu",
         min_sm=90,
         only_sm=True,

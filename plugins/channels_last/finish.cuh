@@ -21,7 +21,7 @@ __device__ __forceinline__ int filter_of_row(int row) { return row / 2 * kRun + 
 // then those of the next warp. A lane loads and stores 8 neighbouring filters of a pixel, and 8 lanes all 64.
 template <bool kAdds>
 struct StoredPixels {
-  static constexpr int kParts = 8, kPixels = 4;  // of a part and a warp
+  static constexpr int kPixels = 4, kParts = kHalfPixels / (kPixels * kRole / 32);  // kPixels: of a part and a warp
   const Tensors& tensors;
   T* const outputs;  // of the half
   const int half, warp = threadIdx.x % kRole / 32, lane = threadIdx.x % 32;
@@ -36,7 +36,7 @@ struct StoredPixels {
 
   __device__ __forceinline__ void begin(const Place& place) {
     filter = place.block * kFilterBlock + lane % 8 * kEight;
-    row = place.row_of(half) + warp * (kParts / 2);
+    row = place.row_of(half);
     column = place.column_of(half) + lane / 8;
     if constexpr (kAdds) {
 #pragma unroll
@@ -85,13 +85,16 @@ struct StoredPixels {
   }
 
  private:
+  __device__ __forceinline__ unsigned four_of(int part) const { return warp * kParts + part; }
+
   // Where a lane's 8 filters of a pixel are: in shared memory, the first two runs of two, the others 8 further; and in y, or -1.
   __device__ __forceinline__ T* in_shared(int part) const {
-    const int pixel = (warp * kParts + part) * kPixels + lane / 8;
+    const int pixel = four_of(part) * kPixels + lane / 8;
     return outputs + pixel * kPixelPitch + lane % 8 / 2 * 16 + lane % 2 * kRun;
   }
   __device__ __forceinline__ int at(int part) const {
-    const ImageSpot spot(row + part / 2, column + part % 2 * kPixels);
+    const unsigned four = four_of(part);  // two are a row of the half
+    const ImageSpot spot(row + four / 2, column + four % 2 * kPixels);
     return spot.exists(tensors.n) && filter < kFilters ? spot.of_all() * kFilters + filter : -1;
   }
 };
@@ -108,7 +111,8 @@ __device__ __forceinline__ void leave_sums(float* shared, const float (&sums)[kS
 // The outputs of a thread of a cluster, whose blocks finish some pixels each: runs of four filters. Pixels are counted as the halves have them.
 template <typename Plan, bool kAdds>
 struct SharedOutputs {
-  static constexpr int kRunsOfPixel = kFilterBlock / kRun, kShare = kTilePixels / Plan::kSplits, kRuns = kShare * kRunsOfPixel / (2 * kRole);
+  static constexpr int kRunsOfPixel = kFilterBlock / kRun, kAtOnce = 2 * kRole / kRunsOfPixel;  // pixels
+  static constexpr int kShare = kTilePixels / Plan::kSplits, kRuns = ceil_div(kShare, kAtOnce);
   const Tensors& tensors;
   const int of_tile, filter, first_pixel;
   int at[kRuns];  // -1: nowhere
@@ -124,13 +128,14 @@ struct SharedOutputs {
     for (int i = 0; i < kRuns; ++i) {
       const int pixel = pixel_of(i), half = pixel / kHalfPixels;
       const ImageSpot spot(place.row_of(half) + pixel % kHalfPixels / 8, place.column_of(half) + pixel % 8);
-      at[i] = spot.exists(tensors.n) && filter < kFilters ? spot.of_all() * kFilters + filter : -1;
+      const bool mine = kShare % kAtOnce == 0 || pixel < (blockIdx.x % Plan::kSplits + 1) * kShare;
+      at[i] = mine && spot.exists(tensors.n) && filter < kFilters ? spot.of_all() * kFilters + filter : -1;
       added[i] = {};
       if (kAdds && at[i] >= 0) added[i] = load_vector<kRun>(tensors.other + at[i]);
     }
   }
 
-  __device__ __forceinline__ int pixel_of(int run) const { return first_pixel + run * (2 * kRole / kRunsOfPixel); }
+  __device__ __forceinline__ int pixel_of(int run) const { return first_pixel + run * kAtOnce; }
 
   __device__ __forceinline__ void store(const float* shared) const {
 #pragma unroll

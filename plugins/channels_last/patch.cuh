@@ -1,9 +1,9 @@
 // What a 3x3 convolution of channels-last maps by wgmma (by_wgmma.cuh) computes at a time, and where it lies in shared memory.
 //
-// A tile has two halves, one for each warpgroup that multiplies: 64 filters, the rows of a product, and 8 columns and 16 rows of pixels of y,
-// the 128 columns of a product. The halves are side by side, or in narrow images one above the other. Where images have as many rows as
-// whole tiles, each tile is of one image. Otherwise the rows of all images lie one below the other, with a row of zeros between two images: so a tile
-// may hold rows of several.
+// A tile has two halves, one for each warpgroup that multiplies: 64 filters, the rows of a product, and 8 columns and 16 or 14 rows of pixels of y,
+// the 128 or 112 columns of a product. The halves are side by side where that fills images, or one above the other. Where images have as many rows
+// as whole tiles, each tile is of one image. Otherwise the rows of all images lie one below the other, with a row of zeros between two images: so a
+// tile may hold rows of several.
 //
 // A unit is 8 channels of a pixel of x, 16 bytes. Shared memory has 8 channels of all pixels of a tile and its border, then 8 more.
 #pragma once
@@ -14,8 +14,8 @@
 #include "windows/spot.cuh"
 
 constexpr int kLoadRegisters = 72;  // of a thread
-constexpr int kHalfRows = 16, kHalfPixels = 8 * kHalfRows;
-constexpr int kAcross = kWidth > 8 ? 2 : 1;  // halves side by side
+constexpr int kHalfRows = kHeight % 14 == 0 && kHeight % 16 != 0 ? 14 : 16, kHalfPixels = 8 * kHalfRows;
+constexpr int kAcross = ceil_div(kWidth, 8) % 2 == 0 ? 2 : 1;  // halves side by side
 constexpr int kTileColumns = 8 * kAcross, kTileRows = 2 * kHalfRows / kAcross, kTilePixels = 2 * kHalfPixels;
 constexpr int kBorderColumns = kTileColumns + 2, kBorder = kBorderColumns * (kTileRows + 2);  // what a tile reads of x
 // From an image's first row to the next one's.

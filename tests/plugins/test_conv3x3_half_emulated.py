@@ -10,12 +10,14 @@ from lenet_trt.kernel import registry
 
 PLAIN, ADDS, JOINS = "conv3x3_half", "conv3x3_half_add", "conv3x3_half_concat"
 # Rows of several images a tile, and filters that fill no block; halves one above the other; tiles of one image each;
-# steps of 8 channels; more steps than stages.
+# steps of 8 channels; more steps than stages; halves of 14 rows, side by side, above each other, and for few tiles.
 SEVERAL = {"n": 3, "c": 24, "h": 7, "w": 9, "k": 72}
 NARROW = {"n": 5, "c": 16, "h": 9, "w": 7, "k": 64}
-WHOLE = {"n": 2, "c": 40, "h": 16, "w": 21, "k": 72}
+WHOLE = {"n": 2, "c": 40, "h": 16, "w": 27, "k": 72}
 NARROW_WHOLE = {"n": 3, "c": 16, "h": 32, "w": 8, "k": 8}
 DEEP = {"n": 2, "c": 136, "h": 5, "w": 6, "k": 40}
+FOURTEEN = {"n": 3, "c": 72, "h": 14, "w": 14, "k": 72}
+TWICE_FOURTEEN = {"n": 2, "c": 24, "h": 28, "w": 20, "k": 40}
 # Line by line: strips and images that end within a warpgroup's lines; images of one row; two stages; a single line a
 # warpgroup.
 STRIPS = {"n": 3, "c": 24, "h": 5, "w": 70, "k": 32}
@@ -35,7 +37,10 @@ CASES = [
     (PLAIN, "wgmma", WHOLE, "bf16", False),
     (PLAIN, "wgmma", NARROW_WHOLE, "fp16", True),
     (PLAIN, "wgmma", DEEP, "fp16", True),
+    (PLAIN, "wgmma", FOURTEEN, "fp16", False),
+    (PLAIN, "wgmma", TWICE_FOURTEEN, "bf16", True),
     (PLAIN, "by2_wgmma", SEVERAL, "fp16", True),
+    (PLAIN, "by4_wgmma", FOURTEEN, "bf16", True),
     (PLAIN, "by4_wgmma", DEEP, "bf16", True),
     (PLAIN, "by8_wgmma", DEEP, "fp16", False),
     (PLAIN, "lines_wgmma", STRIPS, "fp16", False),
@@ -45,6 +50,8 @@ CASES = [
     (PLAIN, "direct", WHOLE, "fp16", False),
     (ADDS, "wgmma", WHOLE, "fp16", False),
     (ADDS, "wgmma", NARROW, "bf16", True),
+    (ADDS, "wgmma", TWICE_FOURTEEN, "fp16", True),
+    (ADDS, "by4_wgmma", FOURTEEN, "fp16", True),
     (ADDS, "by2_wgmma", WHOLE, "fp16", True),
     (ADDS, "lines_wgmma", STRIPS, "bf16", True),
     (ADDS, "lines_wgmma", FLAT, "fp16", False),
