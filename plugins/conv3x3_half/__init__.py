@@ -38,7 +38,7 @@ KERNEL = Kernel(
     examples=(
         {"n": 1, "c": 8, "h": 3, "w": 5, "k": 16, "activation": "gelu"},
         {"n": 3, "c": 24, "h": 7, "w": 7, "k": 40, "activation": "relu"},
-        {"n": 2, "c": 40, "h": 16, "w": 21, "k": 72, "activation": "silu"},
+        {"n": 2, "c": 40, "h": 16, "w": 27, "k": 72, "activation": "silu"},
         {"n": 5, "c": 16, "h": 32, "w": 8, "k": 24, "activation": "hardswish"},
         {"n": 33, "c": 64, "h": 28, "w": 28, "k": 128, "activation": "relu"},
         {"n": 40, "c": 40, "h": 55, "w": 56, "k": 64, "activation": "relu6"},

@@ -52,7 +52,7 @@ KERNEL = Kernel(
     examples=(
         {"n": 1, "c": 16, "h": 3, "w": 5, "k": 16, "activation": "none"},
         {"n": 3, "c": 24, "h": 7, "w": 7, "k": 40, "activation": "relu"},
-        {"n": 2, "c": 40, "h": 16, "w": 21, "k": 72, "activation": "gelu"},
+        {"n": 2, "c": 40, "h": 16, "w": 27, "k": 72, "activation": "gelu"},
         {"n": 33, "c": 64, "h": 28, "w": 28, "k": 128, "activation": "relu"},
         {"n": 40, "c": 64, "h": 56, "w": 56, "k": 64, "activation": "relu"},
         {"n": 19, "c": 24, "h": 57, "w": 60, "k": 24, "activation": "none"},

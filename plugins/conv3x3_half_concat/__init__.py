@@ -57,7 +57,7 @@ KERNEL = Kernel(
     examples=(
         {"n": 1, "c": 8, "d": 8, "h": 3, "w": 5, "k": 16, "activation": "none"},
         {"n": 3, "c": 24, "d": 16, "h": 7, "w": 7, "k": 40, "activation": "relu"},
-        {"n": 2, "c": 8, "d": 40, "h": 16, "w": 21, "k": 72, "activation": "silu"},
+        {"n": 2, "c": 8, "d": 40, "h": 16, "w": 27, "k": 72, "activation": "silu"},
         {"n": 33, "c": 40, "d": 32, "h": 28, "w": 28, "k": 128, "activation": "relu"},
         {"n": 32, "c": 64, "d": 64, "h": 56, "w": 56, "k": 64, "activation": "relu"},
         {"n": 19, "c": 24, "d": 32, "h": 57, "w": 60, "k": 24, "activation": "gelu"},
