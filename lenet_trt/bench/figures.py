@@ -8,6 +8,7 @@ arguments. The first one is the name of a record, such as "h200/kernels". Where 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lenet_trt.bench.best_peers import FIGURES, contests
@@ -149,19 +150,22 @@ def contest_figure(sources: Sources, name: str, *words: str) -> str:
     return markdown_text(("workload", *FIGURES), lines, left=(0,))
 
 
-def networks_figure(sources: Sources, name: str, *words: str) -> str:
+def networks_figure(sources: Sources, names: str, *words: str) -> str:
     """Return a table of networks, a column a batch and precision, with TensorRT's own layers and with our plugins.
 
-    The words after the record's name are networks (without one, all), ``precision=fp16``, which shows this one alone,
-    and ``"backend=graph runtime"``, which shows the times of another backend: ``networks zoo/h200 lstm unet``.
+    ``names`` is a record, or several with commas between, which measured different networks or precisions. The words
+    behind it are networks (without one, all), ``precision=fp16``, which shows this one alone, and
+    ``"backend=graph runtime"``, which shows the times of another backend: ``networks zoo/h200,zoo/h200_fp16 unet``.
     """
-    record = sources.record(name)
-    if record is None:
+    found = [sources.record(name) for name in names.split(",")]
+    records = [record for record in found if record is not None]
+    if len(records) < len(found):
         return NOT_MEASURED
     options = {key: value for key, equals, value in (word.partition("=") for word in words) if equals}
     if unknown := options.keys() - {"backend", "precision"}:
         raise LenetTrtError(f"the figure networks has no option {min(unknown)!r}; it has backend and precision")
-    headings, lines = by_network(record, [word for word in words if "=" not in word], **options)
+    rows = tuple(row for record in records for row in record.rows)
+    headings, lines = by_network(replace(records[0], rows=rows), [w for w in words if "=" not in w], **options)
     return markdown_text(headings, lines, left=(0,)) if lines else NOT_MEASURED
 
 
