@@ -165,6 +165,8 @@ def networks_figure(sources: Sources, names: str, *words: str) -> str:
     if unknown := options.keys() - {"backend", "precision"}:
         raise LenetTrtError(f"the figure networks has no option {min(unknown)!r}; it has backend and precision")
     rows = tuple(row for record in records for row in record.rows)
+    if len({row.key for row in rows}) < len(rows):
+        raise LenetTrtError(f"{names} measured the same network twice: a table must not mix them")
     headings, lines = by_network(replace(records[0], rows=rows), [w for w in words if "=" not in w], **options)
     return markdown_text(headings, lines, left=(0,)) if lines else NOT_MEASURED
 

@@ -313,7 +313,13 @@ def test_networks_have_a_line_each_with_both_engines(records: Path) -> None:
     assert [halves[0], *halves[2:]] == ["| network | fp16, batch 1 |", f"| lstm | {half} |"]
     with pytest.raises(LenetTrtError, match="no option 'batch'; it has backend and precision"):
         figure(records, "networks gpu/zoo batch=1")
+    (records / "gpu/later.json").write_text(as_json(record(row("TensorRT", "gpt", 1, "fp16", 90), suite="zoo")))
+    *_, first, second = figure(records, "networks gpu/zoo,gpu/later").strip().splitlines()
+    assert [first, second] == [*lines, f"| gpt | - | - | {duration(stats(90).median_us)} |"]
+    with pytest.raises(LenetTrtError, match="measured the same network twice"):
+        figure(records, "networks gpu/zoo,gpu/zoo")
     assert "not measured" in figure(records, "networks gpu/never")
+    assert "not measured" in figure(records, "networks gpu/zoo,gpu/never")
 
 
 def test_steps_have_a_column_a_workload(records: Path) -> None:
