@@ -156,11 +156,13 @@ def _by_lines(steps: Dim) -> Variant:
     )
 
 
-def variants_of(channels: Dim) -> tuple[Variant, ...]:
-    """Return the variants, most preferred first."""
+def variants_of(channels: Dim, *, few: int = 64) -> tuple[Variant, ...]:
+    """Return the variants, most preferred first.
+
+    ``few``: with up to so many channels pairs of blocks pay only where they fill at most half of a GPU.
+    """
     steps = steps_of(channels)
-    # With up to 128 channels pairs of blocks pay only where they fill at most half of a GPU.
-    few_channels = minimum(1, 8 // steps)
+    few_channels = minimum(1, few // DEPTH // steps)
     return (
         _by_lines(steps),
         _by_wgmma(steps, 8, 8 * TILES <= AT_ONCE),
@@ -189,6 +191,7 @@ def claims_of(channels: Dim) -> tuple[Condition, ...]:
 
 
 CLAIMS = claims_of(c)
+VARIANTS_OF_SUMS = variants_of(c, few=128)
 # TensorRT has no kernel for Hopper that adds.
 CLAIMS_OF_SUMS = (MANY_PIXELS, MEASURED & (c >= 128))
 # TensorRT's own layers write their outputs to where they are joined.
