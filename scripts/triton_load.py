@@ -102,15 +102,16 @@ def main() -> int:
     arguments = (network(images), images, found, shared)
     clients = [threading.Thread(target=_client, args=(given, number, *arguments)) for number in range(given.clients)]
     begun = time.perf_counter()
-    for client in clients:
-        client.start()
     try:
+        for client in clients:
+            client.start()
         for client in clients:
             client.join()
     except KeyboardInterrupt:
         shared.stop.set()
         for client in clients:
-            client.join()
+            if client.is_alive():  # the others had not begun yet
+                client.join()
     seconds = time.perf_counter() - begun
     times = sorted(found.times_ms)
     summary = {key: value for key, value in asdict(found).items() if key != "times_ms"}
