@@ -14,6 +14,7 @@ from typing import Any
 from lenet_trt.bench.best_peers import FIGURES, contests
 from lenet_trt.bench.gains import MeasuredWorkload, display_name, measured_workloads
 from lenet_trt.bench.record import Record, Row, load_record
+from lenet_trt.bench.resume import mixture
 from lenet_trt.bench.sources import NOT_MEASURED, Sources
 from lenet_trt.bench.suites import record_summaries, suite
 from lenet_trt.bench.tables import duration, markdown_text, record_warnings, rows_markdown, standard_columns
@@ -164,6 +165,8 @@ def networks_figure(sources: Sources, names: str, *words: str) -> str:
     options = {key: value for key, equals, value in (word.partition("=") for word in words) if equals}
     if unknown := options.keys() - {"backend", "precision"}:
         raise LenetTrtError(f"the figure networks has no option {min(unknown)!r}; it has backend and precision")
+    if mixed := mixture(records):
+        raise LenetTrtError(f"{names} are of {mixed}: a table must not mix them")
     rows = tuple(row for record in records for row in record.rows)
     if len({row.key for row in rows}) < len(rows):
         raise LenetTrtError(f"{names} measured the same network twice: a table must not mix them")

@@ -20,13 +20,10 @@ def joined(records: Sequence[Record]) -> Record | None:
     if not records:
         return None
     first = records[0]
-    for one, other in combinations(records, 2):
-        for what, wanted, seen in (*_facts(one, other), ("commit", one.commit, other.commit)):
-            if seen != wanted:
-                raise UsageError(
-                    f"--resume: the records are of {what} {wanted} and {seen}, and one table must not mix them: "
-                    "give records that belong together"
-                )
+    if mixed := mixture(records, commits=True):
+        raise UsageError(
+            f"--resume: the records are of {mixed}, and one table must not mix them: give records that belong together"
+        )
     rows: dict[object, Row] = {}
     for row in (row for record in records for row in record.rows):
         if row.key not in rows or (row.stats is not None and rows[row.key].stats is None):
@@ -35,6 +32,19 @@ def joined(records: Sequence[Record]) -> Record | None:
     seconds = round(sum(record.seconds for record in records), 1)
     details = {name: value for record in reversed(records) for name, value in record.details.items()}
     return replace(first, rows=tuple(rows.values()), clocks=clocks, seconds=seconds, details=details)
+
+
+def mixture(records: Sequence[Record], *, commits: bool = False) -> str | None:
+    """Return what two of these records do not have in common, such as "GPU A and B"; None where one table can have all.
+
+    ``commits``: they have to be of one commit, too.
+    """
+    for one, other in combinations(records, 2):
+        commit = [("commit", one.commit, other.commit)] if commits else []
+        for what, wanted, seen in (*_facts(one, other), *commit):
+            if seen != wanted:
+                return f"{what} {wanted} and {seen}"
+    return None
 
 
 def check_resumed(old: Record | None, found: Recording, suite: str, gpu: str) -> None:

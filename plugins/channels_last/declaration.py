@@ -174,6 +174,8 @@ def variants_of(channels: Dim, *, few: int = 64) -> tuple[Variant, ...]:
 
 
 FILTERS, FLOPS, PACKING, VARIANTS = filters_of(c), flops_of(c), packing_of(c, "x"), variants_of(c)
+# Pairs load what is added when their products are done, single blocks while these are under way.
+VARIANTS_OF_SUMS = variants_of(c, few=128)
 # Where it was the faster one in TensorRT 8.6.0 on Hopper (docs/kernels/conv3x3_half.md): with up to 64 filters on many
 # pixels of large images; with more filters on few pixels, or on those of 32 small images.
 MEASURED = ARCHITECTURE.equals(90)
@@ -191,7 +193,6 @@ def claims_of(channels: Dim) -> tuple[Condition, ...]:
 
 
 CLAIMS = claims_of(c)
-VARIANTS_OF_SUMS = variants_of(c, few=128)
 # TensorRT has no kernel for Hopper that adds.
 CLAIMS_OF_SUMS = (MANY_PIXELS, MEASURED & (c >= 128))
 # TensorRT's own layers write their outputs to where they are joined.

@@ -313,7 +313,11 @@ def test_networks_have_a_line_each_with_both_engines(records: Path) -> None:
     assert [halves[0], *halves[2:]] == ["| network | fp16, batch 1 |", f"| lstm | {half} |"]
     with pytest.raises(LenetTrtError, match="no option 'batch'; it has backend and precision"):
         figure(records, "networks gpu/zoo batch=1")
-    (records / "gpu/later.json").write_text(as_json(record(row("TensorRT", "gpt", 1, "fp16", 90), suite="zoo")))
+    later = record(row("TensorRT", "gpt", 1, "fp16", 90), suite="zoo", environment=HERE)
+    (records / "gpu/later.json").write_text(as_json(later))
+    (records / "gpu/other.json").write_text(as_json(replace(later, environment={**HERE, "gpu": "GPU Z"})))
+    with pytest.raises(LenetTrtError, match="are of GPU GPU X and GPU Z: a table must not mix them"):
+        figure(records, "networks gpu/zoo,gpu/other")
     *_, first, second = figure(records, "networks gpu/zoo,gpu/later").strip().splitlines()
     assert [first, second] == [*lines, f"| gpt | - | - | {duration(stats(90).median_us)} |"]
     with pytest.raises(LenetTrtError, match="measured the same network twice"):
