@@ -43,14 +43,16 @@ _SANITIZER_FOUND = 86
 
 @dataclass(frozen=True)
 class Build:
-    """Name one module to compile."""
+    """Name one module to compile; one with tensor maps also as it is where no map can be passed."""
 
     specialized: Specialized
     variant: Variant
     target: str
+    maps: bool = True
 
     def __str__(self) -> str:
-        return f"{self.variant.name} {self.specialized.types.name} {self.target}"
+        without = "" if self.maps else " without maps"
+        return f"{self.variant.name} {self.specialized.types.name} {self.target}{without}"
 
 
 @dataclass(frozen=True)
@@ -233,16 +235,17 @@ def _check_patterns(kernel: Kernel) -> Outcome:
 def _check_compile(kernel: Kernel, targets: Sequence[str]) -> Outcome:
     fitting = dict.fromkeys((case.bound.specialized, case.variant) for case in cases(kernel))
     builds = [
-        Build(specialized, part, target)
+        Build(specialized, part, target, maps)
         for specialized, variant in fitting
         for target in targets
         if specialized.supports(variant, sm_of(target))
         for part in variant.parts
+        for maps in ((True, False) if part.launch.maps else (True,))
     ]
 
     def compile_one(build: Build) -> str | None:
         try:
-            compile_variant(build.specialized, build.variant, build.target)
+            compile_variant(build.specialized, build.variant, build.target, maps=build.maps)
         except LenetTrtError as error:
             return str(error)
         return None

@@ -57,12 +57,14 @@ def compile_for_launch(specialized: Specialized, variant: Variant, sm: int) -> M
     return compile_variant(specialized, variant, target_for(sm), line_info=True)
 
 
-def compile_variant(specialized: Specialized, variant: Variant, target: str, *, line_info: bool = False) -> Module:
+def compile_variant(
+    specialized: Specialized, variant: Variant, target: str, *, line_info: bool = False, maps: bool = True
+) -> Module:
     """Compile a variant for ``target``, or take it from the cache.
 
     ``target``: "sm_90" for machine code, or "compute_75" for PTX, which newer GPUs take too, except the PTX of a
     variant for a single architecture. Without ``line_info`` the image may leave this machine: it contains only machine
-    code, and neither the source's text nor its path.
+    code, and neither the source's text nor its path. ``maps``: it will be launched with its tensor maps, if it has any.
 
     Raises:
         LenetTrtError: the compiler refuses the source (the message has its log), the target is unknown or not one of
@@ -73,7 +75,7 @@ def compile_variant(specialized: Specialized, variant: Variant, target: str, *, 
         name = f"{specialized.kernel.name} {variant.name}"
         others = "alone" if variant.only_sm else "or newer"
         raise LenetTrtError(f"{name} needs sm_{variant.min_sm} {others}, not {target}")
-    return _compile(specialized, variant, target, line_info, chosen_file())
+    return _compile(specialized, variant, target, line_info, maps, chosen_file())
 
 
 def compile_ahead(wanted: Iterable[tuple[Specialized, Variant, str]], *, line_info: bool = False) -> None:
@@ -182,11 +184,11 @@ def _collect(path: Path, include_dirs: tuple[Path, ...], found: dict[Path, None]
 
 @lru_cache(maxsize=1024)
 def _compile(
-    specialized: Specialized, variant: Variant, target: str, line_info: bool, compiled_by: Path | None
+    specialized: Specialized, variant: Variant, target: str, line_info: bool, maps: bool, compiled_by: Path | None
 ) -> Module:
     kernel = specialized.kernel
     entry = kernel.entry(variant)
-    options = _options(specialized, variant, target, line_info)
+    options = _options(specialized, variant, target, line_info, maps)
     for chosen in (compiler, loaded_compiler):  # these differ where a library brought its own compiler
         path = _kept_at(specialized, variant, target, options, chosen())
         with contextlib.suppress(OSError):  # not compiled yet, or the cache cannot be read
@@ -217,25 +219,33 @@ def _kept_at(
     return cache_dir("kernels") / f"{kernel.name}-{variant.name}-{target}-{key[:24]}.{suffix}"
 
 
-def _options(specialized: Specialized, variant: Variant, target: str, line_info: bool) -> tuple[str, ...]:
+def _options(
+    specialized: Specialized, variant: Variant, target: str, line_info: bool, maps: bool = True
+) -> tuple[str, ...]:
     include_dirs = (*_source_dirs(specialized.kernel), cuda_include_dir())
+    macros = (*specialized.macros, *_launch_macros(specialized, variant, maps))
     return (
         f"--gpu-architecture={target}{'a' if variant.only_sm else ''}",
         "--std=c++17",
         *(("--generate-line-info",) if line_info else ()),
         *(f"--include-path={folder}" for folder in include_dirs),
-        *(f"--define-macro={macro}" for macro in (*specialized.macros, *_launch_macros(specialized, variant))),
+        *(f"--define-macro={macro}" for macro in macros),
     )
 
 
-def _launch_macros(specialized: Specialized, variant: Variant) -> Iterator[str]:
-    """Yield the macros that the source asserts; without a shared-memory size where calls differ in it."""
+def _launch_macros(specialized: Specialized, variant: Variant, maps: bool) -> Iterator[str]:
+    """Yield the macros that the source asserts; without a shared-memory size where calls differ in it.
+
+    The number of tensor maps is among them only where some are declared; without ``maps`` it is 0.
+    """
     launch = specialized.launch(variant)
     yield f'LAUNCH_ENTRY="{specialized.kernel.entry(variant)}"'
     yield f"LAUNCH_THREADS={math.prod(launch.block)}"
     yield f"LAUNCH_BLOCK_X={launch.block[0]}"
     if isinstance(launch.shared_bytes, Constant):
         yield f"LAUNCH_SHARED_BYTES={launch.shared_bytes.value}"
+    if declared := specialized.maps(variant):
+        yield f"LAUNCH_MAPS={len(declared) if maps else 0}"
 
 
 def compiler_log(specialized: Specialized, variant: Variant, target: str) -> str:

@@ -68,7 +68,7 @@ def stream_done(stream: int, what: str) -> Callable[[], bool]:
 
 
 def _call(name: str, arguments: tuple[Any, ...], what: str, keep: object = None) -> Callable[[], None]:
-    function = getattr(_library(), name)
+    function = getattr(driver_library(), name)
 
     def call(keep: object = keep) -> None:
         status = function(*arguments)
@@ -79,7 +79,8 @@ def _call(name: str, arguments: tuple[Any, ...], what: str, keep: object = None)
 
 
 @cache
-def _library() -> ctypes.PyDLL:
+def driver_library() -> ctypes.PyDLL:
+    """Return the driver's library, whose functions ctypes calls with Python's lock held."""
     driver()  # says why there is no driver
     try:
         return ctypes.PyDLL("libcuda.so.1")

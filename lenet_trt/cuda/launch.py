@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from lenet_trt.cuda.compile import Module, compile_for_launch
 from lenet_trt.cuda.driver import Context, ask, capture_safe, current_context, driver
+from lenet_trt.cuda.tensor_map import EncodedMap
 from lenet_trt.cuda.tuned import variant_for
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import INT32_MAX
+from lenet_trt.kernel.tensor_maps import SpecializedMap
 from lenet_trt.kernel.variants import MAX_GRID_Y, Variant
 
 _GRID_LIMITS = (INT32_MAX, MAX_GRID_Y, MAX_GRID_Y)
@@ -43,7 +46,7 @@ class Launcher:
         sizes = {**bound.axes, **context.sizes}
         # The memory has a slot for each tensor, one for the workspace, then one for each extra of any launch.
         extras: list[int] = []
-        launches: list[tuple[tuple[Any, ...], list[int]]] = []
+        launches: list[tuple[tuple[Any, ...], list[int], list[EncodedMap]]] = []
         for part in variant.parts:
             launch = bound.specialized.launch(part)
             *grid, shared_bytes = (dim.evaluate(sizes) for dim in launch.dims[:4])
@@ -53,20 +56,26 @@ class Launcher:
             function = load_function(context, module, shared_bytes)
             first = tensors + 1 + len(extras)
             order = [*range(len(kernel.inputs)), *range(first, first + len(own)), *range(len(kernel.inputs), tensors)]
-            launches.append(((function, *grid, *launch.block, shared_bytes), order + [tensors] * launch.workspace))
+            order += [tensors] * launch.workspace
+            maps = [self._encoded(each, sizes) for each in bound.specialized.maps(part)]
+            launches.append(((function, *grid, *launch.block, shared_bytes), order, maps))
             extras += own
         self._values = (ctypes.c_uint64 * (tensors + 1 + len(extras)))()
         for index, extra in enumerate(extras):
             struct.pack_into("<i", self._values, (tensors + 1 + index) * _SLOT, extra)
         base = ctypes.addressof(self._values)
-        # Each table has the addresses of a launch's arguments, in the kernel's order.
-        self._tables = [(ctypes.c_void_p * len(order))(*(base + i * _SLOT for i in order)) for _, order in launches]
+        # Each table has the addresses of a launch's arguments, in the kernel's order: tensor maps are the last.
+        self._tables = [
+            (ctypes.c_void_p * (len(order) + len(maps)))(*(base + i * _SLOT for i in order), *(m.address for m in maps))
+            for _, order, maps in launches
+        ]
+        self._maps = tuple(each for *_, maps in launches for each in maps)
         self._pack = struct.Struct(f"<{self._count}Q").pack_into
         self._lock = threading.Lock()
         # Pass the table's address: the bindings would lay out (values, types) anew for each launch.
         self._launch = driver().cuLaunchKernel
         self._launches = [
-            (before, (ctypes.addressof(table), 0)) for (before, _), table in zip(launches, self._tables, strict=True)
+            (before, (ctypes.addressof(table), 0)) for (before, *_), table in zip(launches, self._tables, strict=True)
         ]
 
     def __call__(self, pointers: Sequence[int], stream: int) -> None:
@@ -84,6 +93,8 @@ class Launcher:
             self._refuse(pointers)
         with self._lock:
             self._pack(self._values, 0, *pointers)
+            for each in self._maps:  # the driver copies them, and the other arguments, in the launch
+                each.follow(pointers[each.input])
             for before, after in self._launches:
                 (status,) = self._launch(*before, stream, *after)
                 if status != _SUCCESS:
@@ -91,6 +102,14 @@ class Launcher:
         if status != _SUCCESS:
             name = f"{self.bound.kernel.name} {self.variant.name}"
             ask((status,), f"cannot launch {name} on {list(self.bound.input_shapes)}")
+
+    def _encoded(self, which: SpecializedMap, sizes: Mapping[str, int]) -> EncodedMap:
+        if math.prod(which.sizes(sizes)) > math.prod(self.bound.stored_input_shapes[which.input]):
+            raise LenetTrtError(
+                f"{self.bound.kernel.name} {self.variant.name}: the tensor map of {which.tensor} has the shape "
+                f"{list(which.sizes(sizes))}, more elements than {which.tensor}"
+            )
+        return EncodedMap(which, sizes)
 
     def _check_geometry(self, grid: Sequence[int], extras: Sequence[int]) -> None:
         name = f"{self.bound.kernel.name} {self.variant.name}"

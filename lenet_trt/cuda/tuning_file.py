@@ -123,5 +123,6 @@ def declaration_sha256(kernel: Kernel) -> str:
         *(kernel.name, kernel.version, kernel.axes, kernel.inputs, kernel.outputs, kernel.attributes, kernel.requires),
         *((types.name, sorted(types.variables.items())) for types in kernel.types),
         *kernel.variants,
+        *(part.launch.maps for variant in kernel.variants for part in variant.parts if part.launch.maps),
     )
     return sha256_bytes(f"{declared!r} {source_sha256(kernel)}".encode())

@@ -2,6 +2,7 @@
 
 from lenet_trt.kernel.attributes import Attribute, AttributeValue, FloatAttribute, IntegerAttribute
 from lenet_trt.kernel.declaration import INT32_MAX, BesidePlugins, Kernel
+from lenet_trt.kernel.tensor_maps import TensorMap
 from lenet_trt.kernel.tensors import Axis, Packing, Tensor, Types, float_types
 from lenet_trt.kernel.variants import MAX_GRID_Y, Launch, Variant
 
@@ -18,6 +19,7 @@ __all__ = [
     "Launch",
     "Packing",
     "Tensor",
+    "TensorMap",
     "Types",
     "Variant",
     "float_types",

@@ -16,6 +16,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.attributes import attribute_sizes, chosen_values
 from lenet_trt.kernel.dims import ARCHITECTURE, MODEL_AXES, AxisValue, Condition, Constant, Dim, as_dim
 from lenet_trt.kernel.layouts import LAYOUTS
+from lenet_trt.kernel.tensor_maps import SpecializedMap, specialized_map
 from lenet_trt.kernel.types import ELEMENT_TYPES
 
 if TYPE_CHECKING:
@@ -71,6 +72,22 @@ class Specialized:
     def launch(self, variant: Variant) -> Launch:
         """Return the variant's (first) launch as expressions of the runtime axes alone."""
         return variant.launch.substitute(self.known_sizes)
+
+    def maps(self, variant: Variant) -> tuple[SpecializedMap, ...]:
+        """Return the tensor maps of the variant's (first) launch.
+
+        Raises:
+            LenetTrtError: hardware copies no boxes of these sizes.
+        """
+        numbers = {tensor.name: index for index, tensor in enumerate(self.kernel.inputs)}
+        dtypes = self.types.of(self.kernel.inputs)
+        try:
+            return tuple(
+                specialized_map(each, numbers[each.tensor], dtypes[numbers[each.tensor]])
+                for each in self.launch(variant).maps
+            )
+        except LenetTrtError as error:
+            raise LenetTrtError(f"{self.kernel.name} {variant.name}: {error}") from None
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lenet_trt.kernel.attributes import attribute_sizes, chosen_values
 from lenet_trt.kernel.dims import ARCHITECTURE, MODEL_AXES, MULTIPROCESSORS, AxisValue, Condition, Dim, DimLike
 from lenet_trt.kernel.layouts import LAYOUTS, LEAST_RANK, LINEAR
+from lenet_trt.kernel.tensor_maps import FIRST_SM, UNIT_BYTES
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.kernel.variants import MAX_BLOCK_THREADS, OLDEST_SM, Variant
 
@@ -56,6 +57,8 @@ def declaration_problems(kernel: Kernel) -> Iterator[str]:
             yield f"example {dict(example)} does not name exactly the axes {sorted(axes)}"
         elif named_rightly and not kernel.takes(example, {}):
             yield f"example {dict(example)} is not allowed with the first example of each attribute ({kernel.requires})"
+    if kernel.resident is not None and kernel.resident.launch.maps:
+        yield f"variant {kernel.resident.name}: it stays on the GPU, and has tensor maps of one call"
     for variant in (*kernel.variants, *filter(None, [kernel.resident])):
         for problem in _variant_problems(kernel, variant, sizes):
             yield f"variant {variant.name}: {problem}"
@@ -114,6 +117,7 @@ def _variant_problems(kernel: Kernel, variant: Variant, sizes: set[str]) -> Iter
     known = sizes | {f"sizeof_{name}" for types in kernel.types for name in types.variables}
     for part in variant.parts:
         yield from _unknown("launch", part.launch.dims, known | MULTIPROCESSORS.axes)
+        yield from _map_problems(kernel, part, known)
     yield from _unknown("workspace", [variant.workspace], known)
     if variant.when is not None:
         yield from _unknown("when", [variant.when], known)
@@ -122,6 +126,22 @@ def _variant_problems(kernel: Kernel, variant: Variant, sizes: set[str]) -> Iter
     for name in variant.types or ():
         if name not in {types.name for types in kernel.types}:
             yield f"types {name} is not declared"
+
+
+def _map_problems(kernel: Kernel, part: Variant, known: set[str]) -> Iterator[str]:
+    if not part.launch.maps:
+        return
+    if part.min_sm < FIRST_SM:
+        yield f"it has tensor maps, which sm_{FIRST_SM} is the first to have: min_sm={FIRST_SM}"
+    if kernel.alignment % UNIT_BYTES:
+        yield f"it has tensor maps, for which alignment has to be a multiple of {UNIT_BYTES}"
+    compiled_in = known - {axis.name for axis in kernel.axes if not axis.static}
+    for each in part.launch.maps:
+        yield from each.problems([tensor.name for tensor in kernel.inputs])
+        yield from _unknown("tensor map", each.shape, known)
+        for size in each.box:
+            if isinstance(size, Dim) and size.axes - compiled_in:
+                yield f"the box of a tensor map is {size}, which is not compiled in (static axes)"
 
 
 def _duplicates(what: str, items: Sequence[Any]) -> Iterator[str]:

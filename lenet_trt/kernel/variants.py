@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from lenet_trt.kernel.dims import Condition, Dim, DimLike, as_dim
+from lenet_trt.kernel.tensor_maps import TensorMap
 from lenet_trt.kernel.tensors import Types
 
 OLDEST_SM = 75
@@ -25,7 +26,9 @@ class Launch:
 
     ``extras`` are the int32 arguments between inputs and outputs, in order. Sizes may use
     ``size_of("T")`` and ``MULTIPROCESSORS``. ``shared_bytes`` is the dynamic shared memory only.
-    ``workspace``: the address of the variant's workspace is its last argument, after the outputs.
+    ``workspace``: the address of the variant's workspace is an argument too, after the outputs.
+    ``maps`` are its last arguments (``const __grid_constant__ TensorMap``). A route that cannot pass them compiles the
+    source with ``LAUNCH_MAPS=0``, as a kernel that has none and is launched the same way.
     ``entry`` and ``source`` are those of the variant, where the launch does not say its own.
     """
 
@@ -36,12 +39,16 @@ class Launch:
     workspace: bool = False
     entry: str | None = None
     source: str | None = None
+    # Shown by no repr, so that tuned choices for a kernel without maps stay valid: see cuda.tuning_file.
+    maps: tuple[TensorMap, ...] = field(default=(), repr=False)
 
     def substitute(self, values: Mapping[str, int]) -> Launch:
         """Return the same launch with some axes known."""
         x, y, z = (as_dim(size).substitute(values) for size in self.grid)
         extras = tuple(as_dim(extra).substitute(values) for extra in self.extras)
-        return replace(self, grid=(x, y, z), extras=extras, shared_bytes=as_dim(self.shared_bytes).substitute(values))
+        shared_bytes = as_dim(self.shared_bytes).substitute(values)
+        maps = tuple(each.substitute(values) for each in self.maps)
+        return replace(self, grid=(x, y, z), extras=extras, shared_bytes=shared_bytes, maps=maps)
 
     @property
     def dims(self) -> tuple[Dim, ...]:

@@ -217,7 +217,8 @@ class _Described:
         inputs = given[: len(self.kernel.inputs)]
         specialized = self._specialized(inputs, given[len(inputs) : -2])
         variant = self._variant(tactic, specialized)
-        module = compile_variant(specialized, variant, _ptx_target(self._gpu.sm))
+        # TensorRT passes such a plugin addresses and integers, and nothing else.
+        module = compile_variant(specialized, variant, _ptx_target(self._gpu.sm), maps=False)
         launch = specialized.launch(variant).substitute(self._gpu.sizes)
         algebra = self._algebra(inputs, self._plugin.ShapeExpr)
         grid = [as_dim(size).fold(algebra) for size in launch.grid]

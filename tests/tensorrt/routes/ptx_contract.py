@@ -103,7 +103,7 @@ def described(kernel: Kernel, bound: Bound) -> tuple[list[Any], dict[str, int]]:
     return inputs, sizes
 
 
-def not_compiled(specialized: Specialized, variant: Variant, target: str) -> Module:
+def not_compiled(specialized: Specialized, variant: Variant, target: str, *, maps: bool) -> Module:
     """Stand in for ``compile_variant`` where the launch alone is compared."""
     return Module(b"", target, specialized.kernel.entry(variant), ())
 
