@@ -1,9 +1,14 @@
-// Bulk copies of sm_90 between device and shared memory, and the barriers in shared memory that wait for their bytes.
+// Bulk copies of sm_90 between device and shared memory, tensor copies (TMA), and the barriers in shared memory that wait for their bytes.
 //
 // Addresses in shared memory are numbers (shared_address).
 #pragma once
 
 #include "common.cuh"
+
+// How many tensor maps the launch passes, as its last arguments: those that it declares (maps=...), or none on a route that has no way to.
+#ifndef LAUNCH_MAPS
+#define LAUNCH_MAPS 0
+#endif
 
 // Makes a barrier for this number of arrivals. One thread calls it.
 __device__ __forceinline__ void init_barrier(unsigned barrier, unsigned arrivals = 1) {
@@ -26,6 +31,31 @@ __device__ __forceinline__ void begin_bulk_copy(unsigned to, const void* from, u
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
+}
+
+// CUtensorMap of cuda.h: an array in device memory and the shape of a box, as the driver writes them. A kernel's parameter is a
+// `const __grid_constant__ TensorMap`.
+struct alignas(64) TensorMap {
+  unsigned long long opaque[16];
+};
+
+__device__ __forceinline__ void prefetch_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// Begins to copy the box that begins at this row and column of an array of two axes; elements beyond the array are zeros. All bytes of the box
+// count on the barrier. `to` is a multiple of 1024.
+__device__ __forceinline__ void begin_tensor_copy(unsigned to, const TensorMap* map, int row, int column, unsigned barrier) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+               "l"(map), "r"(column), "r"(row), "r"(barrier)
+               : "memory");
+}
+
+// Where a tensor copy puts what an address of a box of such rows, dense, would have: units of 16 bytes change places within a row.
+template <int kRowBytes>
+__device__ __forceinline__ unsigned swizzled(unsigned address) {
+  static_assert(kRowBytes == 32 || kRowBytes == 64 || kRowBytes == 128);
+  return address ^ (address / 128 % (kRowBytes / 16) * 16);
 }
 
 // Waits for the phase of this parity: 0 for the first.

@@ -35,12 +35,16 @@ __device__ __forceinline__ void begin_weights(unsigned to, const Weight* from, u
   }
 }
 
-// Thread `thread` of those that fill the stages.
+// Thread `thread` of those that fill the stages; with a tensor map of x the first one does it alone.
 template <typename Plan, typename Layer>
 __device__ __forceinline__ void fill_stages(const Ring<Plan>& ring, Layer& layer, int thread) {
   Share<Plan> share;
   Turn<Plan> turn;
   bool copies_weights = true;
+  if constexpr (kMapped) {
+    if (thread != 0) return;
+    prefetch_map(layer.map);
+  }
 #pragma unroll 1
   for (; share.tile < Plan::tiles(layer.n); share.advance()) {
     const Place place = Plan::place(share.tile);
@@ -51,15 +55,18 @@ __device__ __forceinline__ void fill_stages(const Ring<Plan>& ring, Layer& layer
       wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
       if (thread == 0 && !copies_weights) arrive(full);
       if (thread == 0 && copies_weights) {
-        expect_bytes(full, Plan::kChunks * kParts * bytes);
+        expect_bytes(full, (kMapped ? kTileRows * Plan::kPitch * sizeof(T) : 0) + Plan::kChunks * kParts * bytes);
+        if constexpr (kMapped) begin_tensor_copy(ring.address + stage, layer.map, place.row, step * Plan::kDepth, full);
 #pragma unroll
         for (int i = 0; i < Plan::kChunks * kParts; ++i) {
           const auto* from = layer.weights + ((step * Plan::kChunks * kParts + i) * kOfAll + place.column / kEight * kOfEight);
           begin_weights<Plan>(ring.address + Plan::weights_at(stage, step) + i * Plan::kWeightBytes, from, bytes, full);
         }
       }
-      layer.template begin_copy<Plan>(ring.address, stage, place.row, step, thread);
-      arrive_with_copies(full);
+      if constexpr (!kMapped) {
+        layer.template begin_copy<Plan>(ring.address, stage, place.row, step, thread);
+        arrive_with_copies(full);
+      }
       turn.advance();
     }
     copies_weights = !Plan::kWeightsStay;

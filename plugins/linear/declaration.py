@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, Dim, ceil_div, maximum, minimum, remainder
-from lenet_trt.kernel import Axis, Launch, Tensor, Variant
+from lenet_trt.kernel import Axis, Launch, Tensor, TensorMap, Variant
 
 from ..dense.declaration import inputs, n, outputs
 
@@ -32,7 +32,8 @@ HOPPER = ARCHITECTURE.equals(90)
 class Product:
     """Hold the sizes of a product of rows and weights, and make its variants.
 
-    ``extras``: integers of its kernels. ``unit``: what divides the columns of a tile.
+    ``extras``: integers of its kernels. ``unit``: what divides the columns of a tile. ``mapped``: x [rows, inputs], of
+    two bytes an element, comes by a tensor map, a box of 128 rows for each stage.
     """
 
     rows: Dim
@@ -40,6 +41,7 @@ class Product:
     outputs: Dim
     extras: tuple[Dim, ...]
     unit: int = 16
+    mapped: bool = False
 
     @property
     def chunks(self) -> Dim:
@@ -107,9 +109,10 @@ class Product:
             shared_bytes = stages * (x_bytes + depth * columns * element_bytes + 16)
             share, when = f", {splits} blocks for each" if splits > 1 else "", self.chunks >= splits
             share += f", whose weights {sharers} blocks share" if sharers > 1 else ""
+        maps = (TensorMap("x", (self.rows, self.inputs), box=(ROWS, depth)),) if self.mapped else ()
         return Variant(
             name,
-            Launch((grid, 1, 1), (THREADS, 1, 1), extras=self.extras, shared_bytes=shared_bytes + stored_bytes),
+            Launch((grid, 1, 1), (THREADS, 1, 1), self.extras, shared_bytes + stored_bytes, maps=maps),
             f"by wgmma, tiles of {ROWS} rows and up to {most_columns} outputs{share}",
             source="wgmma.cu",
             min_sm=90,

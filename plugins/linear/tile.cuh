@@ -9,6 +9,9 @@
 #include "split_floats/stages.cuh"
 
 constexpr int kTileRows = 128;
+// One thread asks for all rows of x of a stage, by a tensor map, and they come swizzled; otherwise 128 threads copy them.
+constexpr bool kMapped = LAUNCH_MAPS > 0;
+constexpr int kStagesAlign = kMapped ? 1024 : 128;  // a swizzle repeats after 1024 bytes
 
 // Where a tile begins.
 struct Place {
@@ -28,15 +31,18 @@ struct Plan {
   static constexpr int kSumPitch = kColumns + 8;                 // lanes that store sums at once have different banks
   static constexpr int kChunks = kSplits == 1 && kAllChunks % 2 == 0 ? 2 : 1, kStages = (kMostColumns == 128 ? 6 : 8) / kChunks;
   static constexpr int kDepth = kChunks * kChunk, kSteps = kAllChunks / kChunks;
-  static constexpr int kPitch = kDepth + 8;  // of a row of x: threads that use neighbouring ones have different banks
+  // Of a row of x: threads that use neighbouring ones have different banks. Rows by a map need no padding; its room stays, so that
+  // both are launched with the same shared memory.
+  static constexpr int kPaddedPitch = kDepth + 8, kPitch = kMapped ? kDepth : kPaddedPitch;
   // Bytes: x, and the weights of a chunk, hi or lo, and of a step; then a stage.
-  static constexpr unsigned kXBytes = kTileRows * kPitch * sizeof(T), kWeightBytes = kColumns / kEight * kOfEight * 2;
+  static constexpr unsigned kXBytes = kTileRows * kPaddedPitch * sizeof(T), kWeightBytes = kColumns / kEight * kOfEight * 2;
   static constexpr unsigned kStepBytes = kChunks * kParts * kWeightBytes, kStageBytes = kXBytes + (kWeightsStay ? 0 : kStepBytes);
   static constexpr unsigned kStagesEnd = kStages * (kStageBytes + 16 /* barriers */);
   static constexpr unsigned kStored = kStagesEnd + (kWeightsStay ? kSteps * kStepBytes : 0), kSharedBytes = kStored + kStoredBytes_;
   // Sums of a tile can take the stages' place.
   static_assert(kWeightsStay ? kSplits == 1 : kTileRows * kSumPitch * 4 <= kStages * kStageBytes);
   static_assert(kSharers == 1 || (kSplits == 1 && !kWeightsStay));
+  static_assert(!kMapped || (!kWeightsStay && kStageBytes % kStagesAlign == 0));
 
   // Where the weights of a step are, if its stage is at `stage`.
   static __device__ __forceinline__ unsigned weights_at(unsigned stage, int step) {
@@ -53,7 +59,7 @@ struct Plan {
 
 // The stages, which the warps that multiply in all sharers read.
 template <typename Plan>
-using Ring = Stages<Plan, 2 * kRole / 32 * Plan::kSharers>;
+using Ring = Stages<Plan, 2 * kRole / 32 * Plan::kSharers, kMapped ? 1 : kRole + 1>;
 
 // The steps and the tiles of a block.
 template <typename Plan>

@@ -1,6 +1,7 @@
 """Declare ``linear_half``: a dense layer over the last axis, with bias and an optional activation, in fp16 and bf16."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
 # Operations: by itself a layer of one image or sentence is left to TensorRT; so are inputs of three axes, which its
 # transformers have. docs/zoo.md has the networks where it pays.
 ENOUGH = 400_000_000
+MAPPED = replace(LAYER, mapped=True)
 
 KERNEL = Kernel(
     name="linear_half",
@@ -52,7 +54,7 @@ KERNEL = Kernel(
     attributes=(ACTIVATION,),
     requires=LAYER.requires,
     packing=Packing((W, BIAS), pack, unpack),
-    variants=(*LAYER.wide(), *LAYER.narrow(element_bytes=2), LAYER.direct("linear_half_direct")),
+    variants=(*MAPPED.wide(), *MAPPED.narrow(element_bytes=2), MAPPED.direct("linear_half_direct")),
     patterns=patterns(NODES_OF_DENSE_LAYERS_IN_HALVES),
     reference=reference,
     examples=(

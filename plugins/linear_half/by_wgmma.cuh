@@ -1,10 +1,10 @@
 // A product of rows and packed weights by wgmma, in fp16 or bfloat16. A lane loads its operands of x from shared memory; products have the
 // weights there.
 //
-// The kernel's struct of arguments has what linear/by_wgmma.cuh wants of it (Tiled has begin_copy, where rows of x follow each other), and a template
-// Stored<Plan>, the outputs on their way to y. It is made of the arguments, shared memory and the warp's number among those that multiply.
-// begin(place) begins to load biases, take(sums) makes outputs of the sums there, and store(part) stores a part of them, one of kParts. A tile's
-// outputs are stored while the products of the next one are under way.
+// The kernel's struct of arguments has what linear/by_wgmma.cuh wants of it: Tiled and Mapped have that, where rows of x follow each other. It also
+// has a template Stored<Plan>, the outputs on their way to y. That is made of the arguments, shared memory and the warp's number among those that
+// multiply. begin(place) begins to load biases, take(sums) makes outputs of the sums there, and store(part) stores a part of them, one of kParts.
+// A tile's outputs are stored while the products of the next one are under way.
 #pragma once
 
 #include "linear/by_wgmma.cuh"
@@ -26,17 +26,31 @@ struct Tiled : Layer {
   }
 };
 
+// The same, where x comes by a tensor map.
+template <typename Layer>
+struct Mapped : Layer {
+  const TensorMap* map;
+};
+
 // The products of a warpgroup; `thread` counts those that multiply.
 template <typename Plan>
 struct Products {
   static constexpr int kOfStep = Plan::kDepth / 16;
   const Ring<Plan>& ring;
   const int lane;
-  const unsigned of_x;  // what ldmatrix asks this lane for
+  const unsigned of_x;  // what ldmatrix asks this lane for, of the first stage
   Turn<Plan> turn;
 
   __device__ __forceinline__ Products(const Ring<Plan>& ring, int thread)
-      : ring(ring), lane(thread % 32), of_x(ring.address + ((thread / 32 * 16 + lane % 16) * Plan::kPitch + lane / 16 * kEight) * 2) {}
+      : ring(ring), lane(thread % 32), of_x(placed(ring.address + ((thread / 32 * 16 + lane % 16) * Plan::kPitch + lane / 16 * kEight) * 2)) {}
+
+  // Where inputs of x lie that would be at this address if nothing changed places.
+  static __device__ __forceinline__ unsigned placed(unsigned address) {
+    if constexpr (kMapped) return swizzled<Plan::kDepth * 2>(address);
+    return address;
+  }
+  // The same of a product that is so many bytes further in a row: a swizzle is an exclusive or.
+  static __device__ __forceinline__ unsigned further(unsigned placed, int bytes) { return kMapped ? placed ^ bytes : placed + bytes; }
 
   // Adds those of a step to sums. `meanwhile` is done while they are under way.
   template <typename Work>
@@ -45,7 +59,7 @@ struct Products {
     const unsigned stage = turn.stage * Plan::kStageBytes;
     unsigned x[kOfStep][4];
 #pragma unroll
-    for (int product = 0; product < kOfStep; ++product) load_matrices(x[product], of_x + stage + product * 32);
+    for (int product = 0; product < kOfStep; ++product) load_matrices(x[product], further(of_x + stage, product * 32));
     const unsigned long long w = wgmma_operand<kEight * 16, kOfEight * 2>(ring.address + Plan::weights_at(stage, step));
     wgmma_begin();
 #pragma unroll

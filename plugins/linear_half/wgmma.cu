@@ -8,4 +8,9 @@
 
 #include "linear_half/wgmma_entries.cuh"
 
-ENTRIES_BY_WGMMA(linear_half, Tiled<Layer>)
+#if LAUNCH_MAPS
+using Arguments = Mapped<Layer>;
+#else
+using Arguments = Tiled<Layer>;
+#endif
+ENTRIES_BY_WGMMA(linear_half, Arguments)

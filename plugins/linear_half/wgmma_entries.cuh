@@ -8,8 +8,18 @@
 template <int kMostColumns, int kSplits, int kSharers>
 using OutputPlan = Plan<kSplits, kMostColumns, 16, false, kSharers, kSplits == 1 ? kTileRows / 16 * kStoredBytes : 0>;
 
+// A tensor map of x, where the launch has one, is the last parameter of an entry, and the last argument.
+#if LAUNCH_MAPS
+#define MAP_PARAMETER , const __grid_constant__ TensorMap map
+#define MAP_ARGUMENT , &map
+#else
+#define MAP_PARAMETER
+#define MAP_ARGUMENT
+#endif
+
 // An entry for each width of tiles, for the wide ones also with pairs of blocks that share weights, and for the narrow ones by each number of blocks
-// that divide the inputs: those of Product.wide() and narrow() in linear/declaration.py. `Arguments` begins with Outputs, and has begin_copy.
+// that divide the inputs: those of Product.wide() and narrow() in linear/declaration.py. `Arguments` begins with Outputs, and has
+// begin_copy, or ends with the map.
 #define ENTRIES_BY_WGMMA(kernel, Arguments)                                                       \
   ENTRY_BY_WGMMA(kernel##_wide_pair_wgmma, Arguments, __cluster_dims__(2, 1, 1), 256, 1, 2)       \
   ENTRY_BY_WGMMA(kernel##_less_wide_pair_wgmma, Arguments, __cluster_dims__(2, 1, 1), 192, 1, 2)  \
@@ -22,9 +32,10 @@ using OutputPlan = Plan<kSplits, kMostColumns, 16, false, kSharers, kSplits == 1
 #define ENTRY_BY_WGMMA(entry, Arguments, cluster, columns, splits, sharers)                                                     \
   ASSERT_LAUNCH(entry, kWgmmaThreads, (OutputPlan<columns, splits, sharers>::kSharedBytes));                                    \
   extern "C" __global__ void cluster __launch_bounds__(kWgmmaThreads, 1)                                                        \
-      entry(const T* __restrict__ x, const T* __restrict__ weights, const T* __restrict__ bias, int rows, T* __restrict__ y) {  \
+      entry(const T* __restrict__ x, const T* __restrict__ weights, const T* __restrict__ bias, int rows, T* __restrict__ y     \
+            MAP_PARAMETER) {                                                                                                    \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                               \
     wait_for_previous_kernel();                                                                                                 \
-    extern __shared__ __align__(128) unsigned char shared[];                                                                    \
-    dense_by_wgmma<OutputPlan<columns, splits, sharers>>(shared, Arguments{x, weights, bias, rows, y});                         \
+    extern __shared__ __align__(kStagesAlign) unsigned char shared[];                                                           \
+    dense_by_wgmma<OutputPlan<columns, splits, sharers>>(shared, Arguments{x, weights, bias, rows, y MAP_ARGUMENT});            \
   }

@@ -12,8 +12,9 @@ constexpr int kWgmmaThreads = 3 * kRole;
 // The number of this thread's warpgroup, in a register that all lanes share: what is computed with it are few instructions.
 __device__ __forceinline__ int warpgroup() { return __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kRole, 0); }
 
-// A warpgroup fills the stages. kReaders: the warps that read a stage.
-template <typename Plan, int kReaders = 2 * kRole / 32>
+// A warpgroup fills the stages. kReaders: the warps that read a stage. kFillers: who arrives when one is full, usually the threads that load, and the
+// one that expects the bytes of bulk copies.
+template <typename Plan, int kReaders = 2 * kRole / 32, int kFillers = kRole + 1>
 struct Stages {
   unsigned char* stages;
   unsigned address;  // of the stages
@@ -26,8 +27,8 @@ struct Stages {
   __device__ __forceinline__ void init() const {
 #pragma unroll
     for (int stage = 0; stage < Plan::kStages; ++stage) {
-      init_barrier(full(stage), kRole + 1);   // the threads that load, and the one that expects the bytes of bulk copies
-      init_barrier(empty(stage), kReaders);  // the warps that multiply
+      init_barrier(full(stage), kFillers);
+      init_barrier(empty(stage), kReaders);
     }
   }
 };

@@ -17,6 +17,7 @@ from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import disagreement, expected_outputs, kernel_inputs, plain_inputs
 from lenet_trt.kernel.layouts import LAYOUTS
+from lenet_trt.kernel.tensor_maps import SpecializedMap
 from lenet_trt.kernel.types import ELEMENT_TYPES, numpy_dtype
 from lenet_trt.kernel.variants import Variant
 from shared_session import made_once
@@ -40,9 +41,17 @@ LINES
 
 
 def computed_on_cpu(
-    bound: Bound, variant: Variant, inputs: Sequence[np.ndarray], factory: pytest.TempPathFactory, checks: str = ""
+    bound: Bound,
+    variant: Variant,
+    inputs: Sequence[np.ndarray],
+    factory: pytest.TempPathFactory,
+    checks: str = "",
+    maps: bool = True,
 ) -> list[np.ndarray]:
-    """Return what a variant computes from the kernel's inputs; ``checks`` is C++ to compile with it."""
+    """Return what a variant computes from the kernel's inputs; ``checks`` is C++ to compile with it.
+
+    Without ``maps`` it is launched as a route does that cannot pass tensor maps.
+    """
     kernel = bound.kernel
     launch = bound.specialized.launch(variant)
     sizes = dict(bound.axes)
@@ -60,7 +69,10 @@ def computed_on_cpu(
         *extras,
         *(int(np.prod(shape)) for shape in bound.stored_output_shapes),
     ]
-    subprocess.run([_program(bound, variant, factory, checks), *map(str, words)], cwd=folder, check=True)
+    passed = bound.specialized.maps(variant) if maps else ()
+    words += [size for each in passed for size in each.sizes(sizes)]
+    program = _program(bound, variant, factory, checks, passed)
+    subprocess.run([program, *map(str, words)], cwd=folder, check=True)
     results = []
     for index, tensor in enumerate(kernel.outputs):
         stored = np.fromfile(folder / tensor.name, numpy_dtype(bound.output_dtypes[index]))
@@ -83,10 +95,11 @@ def disagreement_on_cpu(
     change: Callable[[list[np.ndarray]], None],
     factory: pytest.TempPathFactory,
     types: str = "fp32",
+    maps: bool = True,
 ) -> str | None:
     """Say how a variant differs from the reference, after ``change`` of the inputs as ONNX has them."""
     bound = kernel.bind_axes(axes, kernel.types_named(types), attributes)
-    return disagreement_of_call(bound, kernel.variant(variant), factory, change)
+    return disagreement_of_call(bound, kernel.variant(variant), factory, change, maps)
 
 
 def disagreement_of_call(
@@ -94,6 +107,7 @@ def disagreement_of_call(
     variant: Variant,
     factory: pytest.TempPathFactory,
     change: Callable[[list[np.ndarray]], None] = unchanged,
+    maps: bool = True,
 ) -> str | None:
     """Say the same of a call that is bound."""
     assert bound.fits(variant)
@@ -101,7 +115,7 @@ def disagreement_of_call(
     change(plain)
     with np.errstate(invalid="ignore", over="ignore"):
         (wanted,) = expected_outputs(bound, plain)
-    (found,) = computed_on_cpu(bound, variant, kernel_inputs(bound, plain), factory)
+    (found,) = computed_on_cpu(bound, variant, kernel_inputs(bound, plain), factory, maps=maps)
     return disagreement(found, wanted, bound.types.tolerance)
 
 
@@ -121,7 +135,9 @@ def _compile_fibers(path: Path) -> None:
     subprocess.run(command, check=True)
 
 
-def _program(bound: Bound, variant: Variant, factory: pytest.TempPathFactory, checks: str) -> Path:
+def _program(
+    bound: Bound, variant: Variant, factory: pytest.TempPathFactory, checks: str, maps: Sequence[SpecializedMap]
+) -> Path:
     """Compile the program that runs a variant."""
     kernel, count = bound.kernel, len(bound.specialized.launch(variant).dims) - 4
     lines = ["const int grid_x = number(), grid_y = number(), threads = number();"]
@@ -142,6 +158,10 @@ def _program(bound: Bound, variant: Variant, factory: pytest.TempPathFactory, ch
     arguments = [tensor.name for tensor in kernel.inputs]
     arguments += [f"extra{index}" for index in range(count)]
     arguments += [tensor.name for tensor in kernel.outputs]
+    for index, each in enumerate(maps):
+        numbers = ", ".join([str(each.element_bytes), "number()", "number()", *map(str, each.box)])
+        lines.append(f"const TensorMap map{index} = {{{each.tensor}, {numbers}}};")
+        arguments.append(f"map{index}")
     call = f"{kernel.entry(variant)}({', '.join(arguments)})"
     lines.append(f"launch(grid_x, grid_y, threads, shared_bytes, cluster_size, [&] {{ {call}; }});")
     lines += [f'write("{tensor.name}", {tensor.name}, {tensor.name}_bytes);' for tensor in kernel.outputs]
@@ -153,7 +173,8 @@ def _program(bound: Bound, variant: Variant, factory: pytest.TempPathFactory, ch
     fibers = made_once(factory, "fibers.o", _compile_fibers)
     folders = (f"-I{HEADERS}", f"-I{kernel.source_dir.parent}")
     command = [*COMPILER, *folders, "-include", str(precompiled), str(fibers), "-x", "c++", "-"]
-    macros = (*bound.specialized.macros, f"LAUNCH_THREADS={bound.specialized.launch(variant).block[0]}")
+    macros = [*bound.specialized.macros, f"LAUNCH_THREADS={bound.specialized.launch(variant).block[0]}"]
+    macros += [f"LAUNCH_MAPS={len(maps)}"] if variant.launch.maps else []
     command += [f"-D{macro}" for macro in macros]
     name = f"{kernel.name}-{hashlib.sha256(repr((text, command)).encode()).hexdigest()[:16]}"
     return made_once(

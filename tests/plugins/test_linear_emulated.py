@@ -35,9 +35,10 @@ def check(
     factory: pytest.TempPathFactory,
     kernel: Kernel = LINEAR,
     types: str = "fp32",
+    maps: bool = True,
 ) -> None:
     """Compare a variant with the reference, after ``change`` of the inputs as ONNX has them."""
-    assert disagreement_on_cpu(kernel, variant, axes, {"activation": activation}, change, factory, types) is None
+    assert disagreement_on_cpu(kernel, variant, axes, {"activation": activation}, change, factory, types, maps) is None
 
 
 @needs_gcc
@@ -87,6 +88,26 @@ def test_the_source_computes_the_reference_in_fp16(
     variant: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     check(variant, axes, "gelu", unchanged, tmp_path_factory, LINEAR_HALF, "fp16")
+
+
+@needs_gcc
+@pytest.mark.parametrize(
+    ("variant", "axes"),
+    [
+        # Stages of 64 inputs, and of 32: rows and inputs that do not fill the last box.
+        ("wide_wgmma", PART),
+        ("by2_wgmma", PART),
+        pytest.param("wide_wgmma", ODD_PART, marks=pytest.mark.slow),
+        pytest.param("wide_pair_wgmma", WIDE, marks=pytest.mark.slow),
+        pytest.param("by4_wgmma", DEEP, marks=pytest.mark.slow),
+        pytest.param("wgmma", MANY, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_a_launch_without_tensor_maps_computes_the_same(
+    variant: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check(variant, axes, "none", unchanged, tmp_path_factory, LINEAR_HALF, "fp16", maps=False)
 
 
 @needs_gcc

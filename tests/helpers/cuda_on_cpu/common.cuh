@@ -116,7 +116,7 @@ inline uint16_t to_bfloat16(float value) {
 }
 inline __nv_bfloat162 __floats2bfloat162_rn(float low, float high) { return {to_bfloat16(low), to_bfloat16(high)}; }
 
-alignas(128) extern thread_local unsigned char shared[232448];
+alignas(1024) extern thread_local unsigned char shared[232448];
 
 template <typename T, int kCount_>
 struct alignas(kCount_ * sizeof(T)) Vector {

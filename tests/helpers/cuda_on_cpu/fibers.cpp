@@ -13,7 +13,7 @@
 #include "copies.cuh"
 #include "wgmma.cuh"
 
-alignas(128) thread_local unsigned char shared[232448];
+alignas(1024) thread_local unsigned char shared[232448];
 constexpr size_t kStackBytes = 64 * 1024;
 constexpr unsigned char kUnwritten = 0x3f;  // floats below 1: kernels compute a sum that is not finite in another way
 
@@ -204,6 +204,23 @@ void begin_bulk_copy(unsigned to, const void* from, unsigned bytes, unsigned bar
   if (to % 16 != 0 || bytes % 16 != 0 || reinterpret_cast<size_t>(from) % 16 != 0) std::exit(2);
   std::memcpy(at_address(to), from, bytes);
   change(barrier_of(*block, barrier), 0, -static_cast<long>(bytes));
+}
+// A box whose rows have 32, 64 or 128 bytes. Its 16-byte unit u of a row goes to u ^ l, where l counts the lines of 128 bytes.
+void begin_tensor_copy(unsigned to, const TensorMap* map, int row, int column, unsigned barrier) {
+  constexpr int kUnit = 16, kLine = 128;
+  const int bytes = map->element_bytes, row_bytes = map->box_columns * bytes, units = row_bytes / kUnit;
+  if (to % (8 * kLine) != 0 || reinterpret_cast<size_t>(map->tensor) % kUnit != 0 || map->columns * bytes % kUnit != 0) std::exit(2);
+  const auto* from = static_cast<const unsigned char*>(map->tensor);
+  for (int r = 0; r < map->box_rows; ++r) {
+    for (int c = 0; c < map->box_columns; ++c) {
+      const int unit = c * bytes / kUnit ^ r * row_bytes / kLine % units;
+      unsigned char* const place = at_address(to) + r * row_bytes + unit * kUnit + c * bytes % kUnit;
+      const bool exists = row + r < map->rows && column + c < map->columns;
+      if (exists) std::memcpy(place, from + ((row + r) * map->columns + column + c) * bytes, bytes);
+      else std::memset(place, 0, bytes);
+    }
+  }
+  change(barrier_of(*block, barrier), 0, -static_cast<long>(map->box_rows * row_bytes));
 }
 void wait_for_bytes(unsigned address, unsigned parity) {
   const Group& phases = barrier_of(*block, address).phases;
