@@ -5,7 +5,7 @@
 //   gpu NAME                      the name of the GPU that calls are planned for, which says which tuned choices count
 //   plan SM MULTIPROCESSORS SHARED FAVOURITE SHAPE... / SHAPE...
 //                                 inputs, then outputs, a shape as 1,28,28 ("." has no axes)
-//                                 "launch VARIANT GRID GRID GRID SHARED EXTRA... [workspace] [then GRID ...] [bytes N]" or
+//                                 "launch VARIANT GRID GRID GRID SHARED EXTRA... [workspace] [map SHAPE]... [then GRID ...] [bytes N]" or
 //                                 "nothing"
 //   workspace SHAPE...            what suffices for inputs up to these shapes
 //   shapes SHAPE...               the outputs' shapes for these inputs; -1 is not known
@@ -100,6 +100,10 @@ void tell_plan(std::istream& words) {
     std::cout << ' ' << sizes.shared_bytes;
     for (size_t j = 0; j < variant.launches[i].extras.size(); ++j) std::cout << ' ' << sizes.extras[j];
     if (variant.launches[i].takes_workspace) std::cout << " workspace";
+    for (size_t j = 0; j < variant.launches[i].maps.size(); ++j) {
+      std::cout << " map";
+      for (size_t k = 0; k < variant.launches[i].maps[j].box.size(); ++k) std::cout << (k ? "," : " ") << sizes.maps[j][k];
+    }
   }
   if (call.workspace > 0) std::cout << " bytes " << call.workspace;
   std::cout << '\n';

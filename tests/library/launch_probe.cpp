@@ -3,6 +3,7 @@
 //   launch_probe LIBRARY DATA STEP...
 //
 // STEP: attach (a new execution context; later steps use it), context N (another CUDA context is current), tactic N,
+// halves (tensors of later steps are in fp16, not floats),
 // run SHAPE... (inputs, then outputs, as 1,28,28), misaligned and null (as run, with such an address for the first input),
 // without and aslant (no workspace, or one with such an address), workspace SHAPE... (how much it wants for up to these),
 // drop (the execution context ends), tactics SHAPE... (what is timed where the first axis of the first input is open and
@@ -152,9 +153,11 @@ size_t workspace_of(Plugin& plugin, std::vector<PluginTensorDesc> const& tensors
 }
 #endif
 
+DataType type = DataType::kFLOAT;
+
 PluginTensorDesc tensor_from(std::string const& text) {
   PluginTensorDesc tensor{};
-  tensor.type = DataType::kFLOAT;
+  tensor.type = type;
   std::stringstream sizes(text);
   for (std::string size; std::getline(sizes, size, ',');) tensor.dims.d[tensor.dims.nbDims++] = std::atoi(size.c_str());
   return tensor;
@@ -196,6 +199,8 @@ int main(int count, char** arguments) {
     } else if (step == "context") {
       void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
       reinterpret_cast<void (*)(uint64_t)>(dlsym(driver, "record_context"))(std::atoi(arguments[++i]));
+    } else if (step == "halves") {
+      type = DataType::kHALF;
     } else if (step == "tactic") {
       set_tactic(*used, std::atoi(arguments[++i]));
     } else {

@@ -1,7 +1,7 @@
 // Stands where libcuda.so.1 is: prints what the plugin library calls, and answers as one GPU of RECORD_SM would.
 //
 // RECORD_FAIL names a function of which a call (RECORD_FAIL_AT: which, from 1) fails, with the status RECORD_STATUS. RECORD_ARGUMENTS has a letter for each argument of a launch:
-// p for an address, i for an int.
+// p for an address, i for an int. A tensor map begins with the address of its tensor. WITHOUT_MAPS, where this is compiled: a driver that has none.
 
 #include <atomic>
 #include <cstdint>
@@ -15,6 +15,7 @@ namespace {
 
 using lenet_trt::cuda::kOverlap;
 using lenet_trt::cuda::LaunchConfig;
+using lenet_trt::cuda::TensorMap;
 
 std::atomic<uint64_t> context{1};
 std::atomic<uint64_t> handles{100};
@@ -95,6 +96,23 @@ int cuLaunchKernel(void*, unsigned x, unsigned y, unsigned z, unsigned bx, unsig
                    void* stream, void** arguments, void**) {
   return told_launch("cuLaunchKernel", {{x, y, z}, {bx, by, bz}, shared, stream, nullptr, 0}, arguments);
 }
+#ifndef WITHOUT_MAPS
+int cuTensorMapEncodeTiled(TensorMap* map, int type, uint32_t rank, void* address, uint64_t const* shape, uint64_t const* strides,
+                           uint32_t const* box, uint32_t const* steps, int interleave, int swizzle, int promotion, int fill) {
+  if (reinterpret_cast<uintptr_t>(map) % 64 != 0) return 1;
+  map->opaque[0] = reinterpret_cast<uintptr_t>(address);
+  char text[512];
+  int at = std::snprintf(text, sizeof(text), " type %d of %ju", type, static_cast<uintmax_t>(map->opaque[0]));
+  for (uint32_t i = 0; i < rank; ++i) {
+    at += std::snprintf(text + at, sizeof(text) - static_cast<size_t>(at), " axis %ju box %u step %u", static_cast<uintmax_t>(shape[i]), box[i],
+                        steps[i]);
+    if (i + 1 == rank) break;
+    at += std::snprintf(text + at, sizeof(text) - static_cast<size_t>(at), " stride %ju", static_cast<uintmax_t>(strides[i]));
+  }
+  std::snprintf(text + at, sizeof(text) - static_cast<size_t>(at), " options %d %d %d %d", interleave, swizzle, promotion, fill);
+  return told("cuTensorMapEncodeTiled", text);
+}
+#endif
 int cuLaunchKernelEx(LaunchConfig const* config, void*, void** arguments, void**) {
   if (config->count != 1 || config->attributes->id != kOverlap || config->attributes->value != 1) return 1;
   return told_launch("cuLaunchKernelEx", *config, arguments);

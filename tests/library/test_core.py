@@ -182,7 +182,8 @@ def launch_words(bound: Bound, part: Variant) -> str:
     limits = (2**31 - 1, 65535, 65535)
     if not all(1 <= size <= limit for size, limit in zip(grid, limits, strict=True)) or max(map(abs, extras)) >= 2**31:
         raise LenetTrtError("too large")
-    return " ".join(map(str, (*grid, shared, *extras, *["workspace"] * launch.workspace)))
+    maps = [f"map {','.join(map(str, each.sizes(sizes)))}" for each in bound.specialized.maps(part)]
+    return " ".join(map(str, (*grid, shared, *extras, *["workspace"] * launch.workspace, *maps)))
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["open sizes", "known sizes"])
@@ -355,7 +356,7 @@ def test_mutations_are_refused_or_used_and_never_crash(tmp_path: Path) -> None:
     program = compiled("core_probe", tmp_path / "core_probe", *SANITIZED, sources=CORE)
     core = Core(program)
     count = int(os.environ.get("LENET_TRT_MUTATIONS", "6000"))
-    kernels = ("conv5x5_bias_relu_pool2", "batched_matvec", "lenet5", "maxpool2", *DECLARED)
+    kernels = ("conv5x5_bias_relu_pool2", "batched_matvec", "lenet5", "maxpool2", "linear_half", *DECLARED)
     for seed, name in enumerate(kernels):
         kernel = declared(name)
         bound = kernel.bind_axes(kernel.examples[1], kernel.types[0])

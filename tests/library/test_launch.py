@@ -178,6 +178,52 @@ def test_a_second_launch_that_fails_is_told(probe, split: Path) -> None:
     assert "run: prepared 0 enqueued 1 allocations" in "\n".join(lines)
 
 
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of a kernel whose launch has a tensor map of its first input."""
+    kernel = registry.kernel("linear_half")
+    path = tmp_path_factory.mktemp("mapped") / "data"
+    path.write_bytes(
+        data_of(kernel.bind_axes({"n": 300, "in": 320, "out": 264}, kernel.types_named("fp16")), ["sm_90"])
+    )
+    return path
+
+
+MAPPED_SHAPES = ["300,320", "10,1,33,4,8,8", "264", "300,264"]
+ENCODED = "cuTensorMapEncodeTiled "
+
+
+def test_a_tensor_map_is_made_of_the_input_of_each_call(probe, mapped: Path) -> None:
+    lines, _ = probe(
+        "halves", "attach", "run", *MAPPED_SHAPES, "run", *MAPPED_SHAPES, data=mapped, RECORD_ARGUMENTS="pppipp"
+    )
+    after = lines[lines.index("attached") + 1 :]
+    made = f"{ENCODED}type 6 of 256 axis 320 box 32 step 1 stride 640 axis 300 box 128 step 1 options 0 2 2 0"
+    assert after[0] == made
+    assert after[1].endswith("stream 7 with 256 512 768 300 1024 256")
+    assert after[2] == "run: prepared 0 enqueued 0 allocations 0"
+    assert after[3:6] == after[:3]
+
+
+def test_a_tensor_map_that_the_driver_refuses_is_told(probe, mapped: Path) -> None:
+    failing = {"RECORD_FAIL": ENCODED.strip(), "RECORD_ARGUMENTS": "pppipp"}
+    lines, errors = probe("halves", "attach", "run", *MAPPED_SHAPES, "run", *MAPPED_SHAPES, data=mapped, **failing)
+    assert "cannot make the tensor map of x for variant by8_wgmma: CUDA_ERROR_LAUNCH_FAILED" in errors
+    assert sum(line.startswith(LAUNCHED) for line in lines) == 1
+    # A thread that has no CUDA context makes it in that of the plugin.
+    lines, errors = probe("halves", "attach", "run", *MAPPED_SHAPES, data=mapped, RECORD_STATUS="201", **failing)
+    assert [line.split()[0] for line in lines[lines.index("attached") + 1 :][:3]] == 2 * [ENCODED.strip()] + [
+        "cuLaunchKernel"
+    ]
+    assert not errors
+
+
+def test_a_driver_without_tensor_maps_is_an_error_before_the_first_launch(probe, mapped: Path, tmp_path: Path) -> None:
+    compiled("recording_driver", tmp_path / "libcuda.so.1", "-shared", "-fPIC", "-DWITHOUT_MAPS")
+    _, errors = probe("halves", "attach", "run", *MAPPED_SHAPES, data=mapped, LD_LIBRARY_PATH=str(tmp_path))
+    assert "needs tensor maps, and the NVIDIA driver here has no cuTensorMapEncodeTiled: update it" in errors
+
+
 def test_shapes_that_change_without_notice_are_planned_in_the_enqueue(probe) -> None:
     lines, _ = probe("attach", "unprepared", *shapes(3), "unprepared", *shapes(40))
     assert [line.split(" with")[0] for line in lines if line.startswith(LAUNCHED)] == [

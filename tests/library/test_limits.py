@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from lenet_trt.cuda.gpus import first_gpu
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, TensorMap, Types, Variant
 from lenet_trt.kernel.dims import Constant, axes
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.tensorrt.library.embed import embedded
@@ -26,7 +26,13 @@ VARIANT = Variant("portable", LAUNCH, "any", source=Path(__file__).name)
 
 
 def written(
-    axis_count: int = 1, rank: int = 1, inputs: int = 1, variants: int = 1, extras: int = 0, launches: int = 1
+    axis_count: int = 1,
+    rank: int = 1,
+    inputs: int = 1,
+    variants: int = 1,
+    extras: int = 0,
+    launches: int = 1,
+    maps: int = 0,
 ) -> bytes:
     names = [f"a{index}" for index in range(axis_count)]
     first = tuple(axes(" ".join(names)))
@@ -36,6 +42,9 @@ def written(
     if launches == 1:
         variant = replace(VARIANT, launch=launch)
     more_extras = [replace(variant, name="last")] if extras or launches > 1 else []
+    if maps:
+        mapped = replace(LAUNCH, maps=(TensorMap("sa0", (first[0],), (8,)),) * maps)
+        more_extras = [replace(VARIANT, name="mapped", launch=mapped, min_sm=90)]
     kernel = Kernel(
         name="many",
         doc="y = x",
@@ -63,6 +72,7 @@ def written(
         ({"axis_count": 31}, {"axis_count": 32}, r"axes \(at most 31\)"),
         ({"variants": 64}, {"variants": 65}, r"variants \(at most 64\)"),
         ({"extras": 32}, {"extras": 33}, r"extras of a launch \(at most 32\)"),
+        ({"maps": 4}, {"maps": 5}, r"tensor maps of a launch \(at most 4\)"),
         ({"launches": 4}, {"launches": 5}, r"launches of a call \(at most 4\)"),
         ({"launches": 3, "extras": 32}, {"launches": 3, "extras": 33}, r"extras of a launch \(at most 32\)"),
     ],

@@ -25,6 +25,10 @@ The section OVERLAPPING is there only where a kernel waits itself for the one be
 images, u16 each. They may be launched before the kernel in front of them has ended; a library that does not know the
 section launches them after it.
 
+The section MAPS is there only for a kernel with tensor maps. It has an entry for each launch that gets some, as its
+last arguments: u16 variant, u16 launch, and a list of maps. A map has u16 input, the element type, and a list of axes,
+the outermost first: its size, an expression, and u16 the size of a box. The bytes of a box's row say the swizzle.
+
 A later version adds sections; an old library refuses those that it must know and passes over the others. ``VERSION``
 changes only when a section that is here changes. A tensor's layout is a byte; a library refuses one that it does not
 know.
@@ -39,7 +43,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Callable, Iterable, Sequence, Set, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set, Sized
 from dataclasses import dataclass, replace
 
 import lenet_trt
@@ -50,6 +54,7 @@ from lenet_trt.kernel.choice import TunedChoice
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import Algebra, Condition, Dim, DimLike, Operator, Relation, as_dim, product
 from lenet_trt.kernel.layouts import LAYOUTS
+from lenet_trt.kernel.tensor_maps import SpecializedMap
 from lenet_trt.kernel.tensors import Tensor
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.kernel.variants import Variant
@@ -59,7 +64,7 @@ MAGIC = b"LENETTRT"
 VERSION = 1
 HEADER_BYTES = 64
 MUST_KNOW = 1
-KERNEL, AXES, TENSORS, LIMITS, VARIANTS, IMAGES, LAUNCHES, TUNED, OVERLAPPING = range(1, 10)
+KERNEL, AXES, TENSORS, LIMITS, VARIANTS, IMAGES, LAUNCHES, TUNED, OVERLAPPING, MAPS = range(1, 11)
 _MAY_BE_PASSED_OVER = (TUNED, OVERLAPPING)
 
 CONSTANT, AXIS, GUARD = 1, 2, 48
@@ -78,7 +83,7 @@ CUBIN, PTX = 1, 2
 
 # What the C++ library has room for (cpp/kernel_data.h, kernel_data.cpp, expression.h).
 MAX_TENSORS, MAX_RANK, MAX_AXES, MAX_EXTRAS, MAX_VARIANTS, MAX_LAUNCHES, MAX_DEPTH = 64, 8, 32, 32, 64, 4, 64
-MAX_CHOICES, MAX_TUNED_GPUS, MAX_IMAGES = 4096, 64, 1024
+MAX_CHOICES, MAX_TUNED_GPUS, MAX_IMAGES, MAX_MAPS = 4096, 64, 1024, 4
 _IMAGE_ALIGNMENT = 16
 _MOST = 65535  # of anything whose number has 16 bits
 _INT64 = range(-(2**63), 2**63)
@@ -143,6 +148,8 @@ def encode(
     }
     if not all(encoded.variant.is_one_launch for encoded in variants):
         sections[LAUNCHES] = _list(_further(write, kernel, encoded, images) for encoded in variants)
+    if maps := [*_maps(write, specialized, variants)]:
+        sections[MAPS] = _list(maps)
     names = [encoded.variant.name for encoded in variants]
     measured = [entry for gpu in tuned if (entry := _tuned(write, specialized, gpu, names))]
     if measured:
@@ -288,6 +295,19 @@ def _further(write: _Expressions, kernel: Kernel, encoded: EncodedVariant, image
     return write.size(encoded.variant.workspace) + bytes([first.launch.workspace]) + _list(entries)
 
 
+def _maps(write: _Expressions, specialized: Specialized, variants: Sequence[EncodedVariant]) -> Iterator[bytes]:
+    """The tensor maps of each launch that has some."""
+    for index, encoded in enumerate(variants):
+        for launch, (part, _) in enumerate(encoded.parts):
+            if maps := specialized.maps(part):
+                yield struct.pack("<HH", index, launch) + _list(_map(write, each) for each in maps)
+
+
+def _map(write: _Expressions, which: SpecializedMap) -> bytes:
+    axes = (write.size(size) + struct.pack("<H", of_box) for size, of_box in zip(which.shape, which.box, strict=True))
+    return struct.pack("<HB", which.input, ELEMENT_TYPE_CODES[which.dtype]) + _list(axes)
+
+
 def _tuned(write: _Expressions, specialized: Specialized, gpu: TunedGpu, names: Sequence[str]) -> bytes:
     """What was measured on a GPU, as far as it can count for the node; empty for nothing."""
     types, attributes = specialized.types.name, dict(specialized.attributes)
@@ -334,6 +354,9 @@ def _check_limits(kernel: Kernel, variants: Sequence[EncodedVariant]) -> None:
         f"launches of a call (at most {MAX_LAUNCHES})": all(len(v.variant.parts) <= MAX_LAUNCHES for v in variants),
         f"extras of a launch (at most {MAX_EXTRAS})": all(
             len(part.launch.extras) <= MAX_EXTRAS for v in variants for part in v.variant.parts
+        ),
+        f"tensor maps of a launch (at most {MAX_MAPS})": all(
+            len(part.launch.maps) <= MAX_MAPS for v in variants for part in v.variant.parts
         ),
     }
     for what, fits in counts.items():

@@ -10,6 +10,9 @@ namespace {
 
 constexpr int64_t kGridLimits[3] = {2147483647, 65535, 65535};
 constexpr int64_t kMaxExtra = 2147483647;
+// Of tensor maps, the last two in bytes.
+constexpr int64_t kMaxMapSize = int64_t{1} << 32;
+constexpr uint64_t kMaxStride = uint64_t{1} << 40, kStrideUnit = 16;
 constexpr char kGridLimitsText[] = "2147483647 x 65535 x 65535";
 
 struct Sizes {
@@ -73,8 +76,9 @@ bool is_empty(Shape const& shape) {
 
 uint64_t pack_of(Layout layout) { return layout == Layout::kLinear ? 1 : layout == Layout::kHwc8 ? 8 : 32; }
 
-void check_elements(KernelData const& data, Tensor const& tensor, Shape const& shape) {
-  if (is_empty(shape)) return;
+// The elements of a tensor's memory.
+uint64_t check_elements(KernelData const& data, Tensor const& tensor, Shape const& shape) {
+  if (is_empty(shape)) return 0;
   uint64_t elements = 1;
   for (size_t i = 0; i < shape.rank; ++i) {
     auto const size = static_cast<uint64_t>(shape.sizes[i]);
@@ -85,6 +89,7 @@ void check_elements(KernelData const& data, Tensor const& tensor, Shape const& s
            " elements a tensor: split the batch");
     }
   }
+  return elements;
 }
 
 // Checks what has to hold of every call. Returns whether there is anything to compute.
@@ -133,7 +138,23 @@ int64_t within(int64_t value, int64_t least, int64_t most, Variant const& varian
   return value;
 }
 
-LaunchSizes sizes_of(Variant const& variant, LaunchCode const& code, Size const* axes, int64_t shared_limit) {
+// The shape of a tensor map of an input that has that many bytes.
+void shape_map(Variant const& variant, TensorMap const& map, Size const* axes, uint64_t room, uint64_t* shape) {
+  uint64_t bytes = size_of(map.type);  // between neighbours of an axis
+  for (size_t i = map.shape.size(); i-- > 0;) {
+    if (i + 1 < map.shape.size() && (bytes % kStrideUnit != 0 || bytes >= kMaxStride)) {
+      fail("variant ", variant.name, " would need a tensor map with ", bytes, " bytes between neighbours of an axis; multiples of ",
+           kStrideUnit, " below 2^40 are possible");
+    }
+    shape[i] = static_cast<uint64_t>(within(map.shape[i].value(axes), 1, kMaxMapSize, variant, "an axis of a tensor map"));
+    if (__builtin_mul_overflow(bytes, shape[i], &bytes) || bytes > room) {
+      fail("variant ", variant.name, " would need a tensor map that is larger than its input");
+    }
+  }
+}
+
+LaunchSizes sizes_of(KernelData const& data, Shape const* inputs, Variant const& variant, LaunchCode const& code, Size const* axes,
+                     int64_t shared_limit) {
   LaunchSizes sizes;
   for (int i = 0; i < 3; ++i) {
     int64_t const size = code.grid[i].value(axes);
@@ -148,6 +169,13 @@ LaunchSizes sizes_of(Variant const& variant, LaunchCode const& code, Size const*
   for (size_t i = 0; i < code.extras.size(); ++i) {
     int64_t const extra = code.extras[i].value(axes);
     sizes.extras[i] = static_cast<int32_t>(within(extra, -kMaxExtra, kMaxExtra, variant, "a 32-bit argument"));
+  }
+  for (size_t i = 0; i < code.maps.size(); ++i) {
+    Tensor const& tensor = data.inputs[code.maps[i].input];
+    uint64_t room = 0;
+    uint64_t const elements = check_elements(data, tensor, inputs[code.maps[i].input]);
+    if (__builtin_mul_overflow(elements, size_of(tensor.type), &room)) room = UINT64_MAX;
+    shape_map(variant, code.maps[i], axes, room, sizes.maps[i]);
   }
   return sizes;
 }
@@ -204,7 +232,7 @@ Call plan(KernelData const& data, Shape const* inputs, Shape const* outputs, Abi
   Variant const& variant = data.variants[static_cast<size_t>(index)];
   if (!variant.workspace.empty()) call.workspace = variant.workspace.value(axes.values);
   for (size_t i = 0; i < variant.launches.size(); ++i) {
-    call.launches[i] = sizes_of(variant, variant.launches[i], axes.values, gpu.shared_limit[index][i]);
+    call.launches[i] = sizes_of(data, inputs, variant, variant.launches[i], axes.values, gpu.shared_limit[index][i]);
   }
   call.variant = index;
   return call;

@@ -29,6 +29,7 @@ struct LaunchSizes {
   uint32_t grid[3] = {};
   uint32_t shared_bytes = 0;
   int32_t extras[kMaxExtras] = {};
+  uint64_t maps[kMaxMaps][kMaxMapRank] = {};  // the shape of each, outermost axis first
 };
 
 struct Call {

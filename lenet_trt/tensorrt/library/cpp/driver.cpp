@@ -35,6 +35,7 @@ Driver opened() {
   find(library, "cuCtxGetId", found.context_id, false);    // CUDA 12.0
   find(library, "cuFuncLoad", found.load_function, false);  // CUDA 12.4
   find(library, "cuLaunchKernelEx", found.launch_with, false);  // CUDA 11.8
+  find(library, "cuTensorMapEncodeTiled", found.encode_map, false);  // CUDA 12.0
   Status const status = found.init(0);
   if (status != kSuccess) {
     char const* name = nullptr;

@@ -22,6 +22,15 @@ constexpr int kCaptureRelaxed = 2;                                              
 constexpr int kOverlap = 6;                     // CUlaunchAttributeID: programmatic stream serialization
 constexpr int kFirstToCaptureOverlaps = 12030;  // the driver that takes such launches into CUDA graphs
 
+// CUtensorMapDataType for uint8, int32, float16, float32 and bfloat16; CUtensorMapL2promotion: 128 bytes.
+constexpr int kMapOfBytes = 0, kMapOfInt32 = 3, kMapOfFloat16 = 6, kMapOfFloat32 = 7, kMapOfBfloat16 = 9;
+constexpr int kPromoteTo128 = 2;
+
+// CUtensorMap.
+struct alignas(64) TensorMap {
+  uint64_t opaque[16];
+};
+
 // CUlaunchAttribute and CUlaunchConfig.
 struct LaunchAttribute {
   int id;
@@ -58,6 +67,8 @@ struct Driver {
   // Newer drivers alone; null where they are not.
   Status (*context_id)(Context context, uint64_t* id);
   Status (*load_function)(Function function);
+  Status (*encode_map)(TensorMap* map, int type, uint32_t rank, void* address, uint64_t const* shape, uint64_t const* strides,
+                       uint32_t const* box, uint32_t const* steps, int interleave, int swizzle, int promotion, int fill);
   Status (*launch_with)(LaunchConfig const* config, Function function, void** arguments, void** extra);
 };
 

@@ -19,8 +19,10 @@ constexpr size_t kMaxTunedGpus = 64;
 constexpr size_t kMaxChoices = 4096;
 constexpr uint32_t kMaxBlockThreads = 1024;
 constexpr uint32_t kMaxAlignment = 4096;
+constexpr uint32_t kMaxBox = 256;      // elements along an axis
+constexpr uint32_t kMapAlignment = 16;  // bytes, of the array
 
-enum Section : uint32_t { kKernel = 1, kAxes, kTensors, kLimits, kVariants, kImages, kLaunches, kTuned, kOverlapping, kSections };
+enum Section : uint32_t { kKernel = 1, kAxes, kTensors, kLimits, kVariants, kImages, kLaunches, kTuned, kOverlapping, kMaps, kSections };
 constexpr char kMakeAgain[] = "; copy the file again, or make it again (lenet-trt fuse --embed)";
 constexpr char const* kSectionNames[] = {"",
                                          "the kernel's section",
@@ -31,7 +33,8 @@ constexpr char const* kSectionNames[] = {"",
                                          "the section of images",
                                          "the section of launches",
                                          "the section of tuned choices",
-                                         "the section of overlapping images"};
+                                         "the section of overlapping images",
+                                         "the section of tensor maps"};
 
 std::string hexadecimal(Hash const& hash) {
   std::string text;
@@ -59,6 +62,7 @@ class KernelReader {
     if (sections_.count(kOverlapping) != 0) read_overlapping(section(kOverlapping));
     read_variants(section(kVariants));
     if (sections_.count(kLaunches) != 0) read_launches(section(kLaunches));
+    if (sections_.count(kMaps) != 0) read_maps(section(kMaps));
     if (sections_.count(kTuned) != 0) read_tuned(section(kTuned));
   }
 
@@ -136,10 +140,7 @@ class KernelReader {
   Tensor read_tensor(Reader& from) {
     Tensor tensor;
     tensor.name = from.text();
-    tensor.type = static_cast<ElementType>(from.number<uint8_t>());
-    if (tensor.type < ElementType::kFloat32 || tensor.type > ElementType::kInt8) {
-      fail(tensor.name, " has an element type that this library does not know");
-    }
+    tensor.type = read_type(from, tensor.name);
     tensor.layout = static_cast<Layout>(from.number<uint8_t>());
     if (tensor.layout > Layout::kChw32) fail(tensor.name, " has a layout that this library does not know");
     tensor.shape_text = from.text();
@@ -147,6 +148,14 @@ class KernelReader {
     if (tensor.layout != Layout::kLinear && rank < 3) fail(tensor.name, " has a layout that takes three dimensions");
     for (size_t i = 0; i < rank; ++i) tensor.shape.push_back(expression(from, false));
     return tensor;
+  }
+
+  static ElementType read_type(Reader& from, std::string const& name) {
+    auto const type = static_cast<ElementType>(from.number<uint8_t>());
+    if (type < ElementType::kFloat32 || type > ElementType::kInt8) {
+      fail(name, " has an element type that this library does not know");
+    }
+    return type;
   }
 
   void check_axes() const {
@@ -269,6 +278,43 @@ class KernelReader {
       }
     }
     from.finish();
+  }
+
+  void read_maps(Reader from) {
+    if (data_.alignment % kMapAlignment != 0) fail("the kernel has tensor maps, and addresses of any alignment");
+    size_t const count = from.count(kMaxVariants * kMaxLaunches);
+    for (size_t i = 0; i < count; ++i) {
+      auto const variant = from.number<uint16_t>();
+      auto const launch = from.number<uint16_t>();
+      if (variant >= data_.variants.size() || launch >= data_.variants[variant].launches.size()) {
+        fail("the section of tensor maps names a launch that is not there");
+      }
+      std::vector<TensorMap>& maps = data_.variants[variant].launches[launch].maps;
+      if (!maps.empty()) fail("the section of tensor maps has a launch twice");
+      size_t const of_launch = from.count(kMaxMaps);
+      for (size_t j = 0; j < of_launch; ++j) maps.push_back(read_map(from));
+    }
+    from.finish();
+  }
+
+  TensorMap read_map(Reader& from) const {
+    TensorMap map;
+    map.input = from.number<uint16_t>();
+    if (map.input >= data_.inputs.size()) fail("a tensor map is of an input that is not there");
+    std::string const& name = data_.inputs[map.input].name;
+    map.type = read_type(from, "the tensor map of " + name);
+    size_t const rank = from.count(kMaxMapRank);
+    if (rank == 0) fail("the tensor map of ", name, " has no axes");
+    for (size_t i = 0; i < rank; ++i) {
+      map.shape.push_back(expression(from, false));
+      map.box.push_back(from.number<uint16_t>());
+      if (map.box.back() == 0 || map.box.back() > kMaxBox) {
+        fail("the tensor map of ", name, " has a box of ", map.box.back(), " along an axis; 1 to ", kMaxBox, " are possible");
+      }
+    }
+    uint32_t const bytes = map.row_bytes();
+    if (bytes != 32 && bytes != 64 && bytes != 128) fail("the tensor map of ", name, " has boxes with rows of ", bytes, " bytes");
+    return map;
   }
 
   void read_tuned(Reader from) {

@@ -16,8 +16,14 @@ constexpr size_t kMaxTensors = 64;
 constexpr size_t kMaxExtras = 32;
 constexpr size_t kMaxVariants = 64;
 constexpr size_t kMaxLaunches = 4;
+constexpr size_t kMaxMaps = 4;     // of a launch
+constexpr size_t kMaxMapRank = 5;  // as hardware has it
 
 enum class ElementType : uint8_t { kFloat32 = 1, kFloat16, kBfloat16, kInt32, kInt8 };
+
+inline uint32_t size_of(ElementType type) {
+  return type == ElementType::kInt8 ? 1 : type == ElementType::kFloat16 || type == ElementType::kBfloat16 ? 2 : 4;
+}
 
 // How a tensor lies in memory: without packs, or with the channels (the third dimension from the end) in packs of 8 or 32,
 // of which the last is padded.
@@ -50,7 +56,17 @@ struct Image {
   Hash hash;
 };
 
-// One launch of a variant: its arguments are the inputs, the extras, the outputs, and the workspace if it takes that.
+// An array in the memory of an input, of which a kernel copies boxes to shared memory (TMA).
+struct TensorMap {
+  uint16_t input;
+  ElementType type;
+  std::vector<Expression> shape;  // outermost axis first, as `box`
+  std::vector<uint32_t> box;
+
+  uint32_t row_bytes() const { return box.back() * size_of(type); }  // of a box
+};
+
+// One launch of a variant: its arguments are the inputs, the extras, the outputs, the workspace if it takes that, and maps.
 struct LaunchCode {
   std::string entry;
   uint32_t block[3];
@@ -59,6 +75,7 @@ struct LaunchCode {
   std::vector<Expression> extras;
   std::vector<uint16_t> images;
   bool takes_workspace = false;
+  std::vector<TensorMap> maps;
 };
 
 struct Variant {

@@ -80,6 +80,35 @@ bool launches_overlap() {
   return driver().launch_with != nullptr && version >= cuda::kFirstToCaptureOverlaps;
 }
 
+int map_type_of(ElementType type) {
+  switch (type) {
+    case ElementType::kInt8: return cuda::kMapOfBytes;
+    case ElementType::kInt32: return cuda::kMapOfInt32;
+    case ElementType::kFloat16: return cuda::kMapOfFloat16;
+    case ElementType::kBfloat16: return cuda::kMapOfBfloat16;
+    default: return cuda::kMapOfFloat32;
+  }
+}
+
+// Has the driver write the map of an input at an address. It has the innermost axis first; rows of a box of 32, 64 or 128 bytes are swizzled, and
+// what is outside is zeros.
+cuda::Status encode(TensorMap const& map, uint64_t const* sizes, void const* input, cuda::TensorMap& to) {
+  size_t const rank = map.box.size();
+  uint64_t shape[kMaxMapRank] = {}, strides[kMaxMapRank] = {};
+  uint32_t box[kMaxMapRank] = {}, steps[kMaxMapRank] = {};
+  uint64_t bytes = size_of(map.type);
+  for (size_t i = 0; i < rank; ++i) {
+    shape[i] = sizes[rank - 1 - i];
+    box[i] = map.box[rank - 1 - i];
+    steps[i] = 1;
+    bytes *= shape[i];
+    strides[i] = bytes;  // to the neighbour along the next axis; the last is not used
+  }
+  int const swizzle = map.row_bytes() == 32 ? 1 : map.row_bytes() == 64 ? 2 : 3;  // CUtensorMapSwizzle
+  return driver().encode_map(&to, map_type_of(map.type), static_cast<uint32_t>(rank), const_cast<void*>(input), shape, strides, box, steps, 0,
+                             swizzle, cuda::kPromoteTo128, 0);
+}
+
 }  // namespace
 
 class LoadedModule {
@@ -196,6 +225,10 @@ void LoadedKernel::load_variant(size_t index, int sm, uint32_t shared_opt_in, bo
   }
   for (size_t i = 0; i < variant.launches.size(); ++i) {
     LaunchCode const& code = variant.launches[i];
+    if (!code.maps.empty() && driver().encode_map == nullptr) {
+      fail("variant ", variant.name, " needs tensor maps, and the NVIDIA driver here has no cuTensorMapEncodeTiled: update it to one for CUDA "
+           "12.0 (525) or newer");
+    }
     Image const& image = *image_for(*data_, code, sm);
     std::shared_ptr<LoadedModule> module = LoadedModule::of(image);
     cuda::Function const function = module->function(code.entry);
@@ -238,11 +271,22 @@ void LoadedKernel::check_pointers(Call const& call, void const* const* inputs, v
   check_alignment("the workspace", workspace);
 }
 
+template <class Work>
+cuda::Status LoadedKernel::in_context(Work const& work) const {
+  cuda::Status status = work();
+  if (status == cuda::kInvalidContext && driver().push(context_) == cuda::kSuccess) {
+    cuda::Context ignored = nullptr;
+    status = work();
+    driver().pop(&ignored);
+  }
+  return status;
+}
+
 cuda::Status LoadedKernel::put(Loaded const& loaded, LaunchCode const& code, LaunchSizes const& sizes,
                                void** arguments, cuda::Stream stream) const {
   uint32_t const* const grid = sizes.grid;
   uint32_t const* const block = code.block;
-  auto const launched = [&] {
+  return in_context([&] {
     if (!loaded.overlaps) {
       return driver().launch(loaded.function, grid[0], grid[1], grid[2], block[0], block[1], block[2], sizes.shared_bytes, stream,
                              arguments, nullptr);
@@ -251,15 +295,7 @@ cuda::Status LoadedKernel::put(Loaded const& loaded, LaunchCode const& code, Lau
     cuda::LaunchConfig const config{
         {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, sizes.shared_bytes, stream, &overlap, 1};
     return driver().launch_with(&config, loaded.function, arguments, nullptr);
-  };
-  cuda::Status status = launched();
-  if (status == cuda::kInvalidContext && driver().push(context_) == cuda::kSuccess) {
-    // A thread that has not used CUDA yet: CUDA's runtime would make the context current as well.
-    cuda::Context ignored = nullptr;
-    status = launched();
-    driver().pop(&ignored);
-  }
-  return status;
+  });
 }
 
 void LoadedKernel::launch(Call const& call, void const* const* inputs, void* const* outputs, void* workspace,
@@ -270,14 +306,23 @@ void LoadedKernel::launch(Call const& call, void const* const* inputs, void* con
   for (size_t launch = 0; launch < variant.launches.size(); ++launch) {
     LaunchCode const& code = variant.launches[launch];
     LaunchSizes const& sizes = call.launches[launch];
-    // The driver copies what the arguments point at: addresses in TensorRT's own arrays, the extras between them, and
-    // the workspace.
-    void* arguments[kMaxTensors + kMaxExtras + 1];
+    // The driver copies what the arguments point at: addresses in TensorRT's own arrays, the extras between them, the
+    // workspace, and tensor maps of these inputs.
+    void* arguments[kMaxTensors + kMaxExtras + 1 + kMaxMaps];
+    cuda::TensorMap maps[kMaxMaps];
     size_t count = 0;
     for (size_t i = 0; i < data_->inputs.size(); ++i) arguments[count++] = const_cast<void const**>(inputs + i);
     for (size_t i = 0; i < code.extras.size(); ++i) arguments[count++] = const_cast<int32_t*>(sizes.extras + i);
     for (size_t i = 0; i < data_->outputs.size(); ++i) arguments[count++] = const_cast<void**>(outputs + i);
     if (code.takes_workspace) arguments[count++] = &workspace;
+    for (size_t i = 0; i < code.maps.size(); ++i) {
+      TensorMap const& map = code.maps[i];
+      cuda::Status const made = in_context([&] { return encode(map, sizes.maps[i], inputs[map.input], maps[i]); });
+      if (made != cuda::kSuccess) {
+        fail("cannot make the tensor map of ", data_->inputs[map.input].name, " for variant ", variant.name, ": ", cuda::name_of(made));
+      }
+      arguments[count++] = &maps[i];
+    }
     cuda::Status const status = put(loaded_[index][launch], code, sizes, arguments, stream);
     if (status != cuda::kSuccess) fail("cannot launch variant ", variant.name, ": ", cuda::name_of(status));
   }

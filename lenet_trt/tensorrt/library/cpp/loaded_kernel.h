@@ -35,6 +35,9 @@ class LoadedKernel {
   void load_variant(size_t index, int sm, uint32_t shared_opt_in, bool overlap);
   void check_pointers(Call const& call, void const* const* inputs, void* const* outputs, void* workspace) const;
   void check_alignment(std::string const& name, void const* pointer) const;
+  // Does it again in the plugin's own context where a thread has none: CUDA's runtime would make that current as well.
+  template <class Work>
+  cuda::Status in_context(Work const& work) const;
   cuda::Status put(Loaded const& loaded, LaunchCode const& code, LaunchSizes const& sizes, void** arguments,
                    cuda::Stream stream) const;
 
