@@ -5,11 +5,6 @@
 
 #include "common.cuh"
 
-// How many tensor maps the launch passes, as its last arguments: those that it declares (maps=...), or none on a route that has no way to.
-#ifndef LAUNCH_MAPS
-#define LAUNCH_MAPS 0
-#endif
-
 // Makes a barrier for this number of arrivals. One thread calls it.
 __device__ __forceinline__ void init_barrier(unsigned barrier, unsigned arrivals = 1) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
@@ -43,12 +38,21 @@ __device__ __forceinline__ void prefetch_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// Begins to copy the box that begins at this row and column of an array of two axes; elements beyond the array are zeros. All bytes of the box
-// count on the barrier. `to` is a multiple of 1024.
+// Begins to copy the box that begins at this row and column of an array of two axes; elements outside the array are zeros. All bytes of the box
+// count on the barrier. `to` is a multiple of 8 rows of the box.
 __device__ __forceinline__ void begin_tensor_copy(unsigned to, const TensorMap* map, int row, int column, unsigned barrier) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
                "l"(map), "r"(column), "r"(row), "r"(barrier)
                : "memory");
+}
+
+// The same of an array of four axes: images, rows, columns, channels.
+__device__ __forceinline__ void begin_tensor_copy(unsigned to, const TensorMap* map, int image, int row, int column, int channel,
+                                                  unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
+      "l"(map), "r"(channel), "r"(column), "r"(row), "r"(image), "r"(barrier)
+      : "memory");
 }
 
 // Where a tensor copy puts what an address of a box of such rows, dense, would have: units of 16 bytes change places within a row.

@@ -24,13 +24,15 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// Returns the descriptor that tells a product where an operand is. Add bytes / 16 for further operands.
-template <unsigned kNextK = kWgmmaNextK, unsigned kNextColumns = kWgmmaNextColumns>
+// Returns the descriptor that tells a product where an operand is. Add bytes / 16 for further operands. kSwizzled: 32 where 16 of K are 32 bytes,
+// swizzled as a tensor map does it (bulk.cuh), and 8 columns follow each other; then kNextK means nothing.
+template <unsigned kNextK = kWgmmaNextK, unsigned kNextColumns = kWgmmaNextColumns, int kSwizzled = 0>
 __device__ __forceinline__ unsigned long long wgmma_operand(unsigned address) {
   static_assert(kNextK % 16 == 0 && kNextColumns % 16 == 0 && kNextK < 1 << 18 && kNextColumns < 1 << 18);
   constexpr unsigned long long kOffsets =
       static_cast<unsigned long long>(kNextK / 16) << 16 | static_cast<unsigned long long>(kNextColumns / 16) << 32;
-  return (address & 0x3ffff) / 16 | kOffsets;
+  static_assert(kSwizzled == 0 || kSwizzled == 32);
+  return (address & 0x3ffff) / 16 | kOffsets | (kSwizzled == 32 ? 3ull << 62 : 0);
 }
 
 // Waits until kThreads threads of the block have come here: whole warps, and not all of them. `barrier`: 1 to 15, another one for each group.

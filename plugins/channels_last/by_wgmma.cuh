@@ -1,9 +1,9 @@
 // The 3x3 convolution of channels-last maps by wgmma (wgmma.cuh), Hopper's own instruction for its tensor cores, in fp16 and bfloat16. Tiles and
 // stages: patch.cuh.
 //
-// Taps. 16 channels of a tile's pixels, with their border, lie in shared memory as they are in device memory: 8 channels of a pixel are 16
-// bytes, and what 8 outputs of a row read for a tap lies together. It is one block of an operand, and another tap is the same operand at another
-// address. So x is copied once for nine taps, and no thread touches it.
+// Taps. 16 channels of a tile's pixels, with their border, lie in shared memory, and what 8 outputs of a row read for a tap lies together. It is one
+// block of an operand, and another tap is the same operand at another address, also where pixels are swizzled: a swizzle depends on addresses alone.
+// So x is copied once for nine taps, and no thread touches it.
 //
 // Roles. A block stays and takes tile after tile. Its first warpgroup lets the stages be filled (loads.cuh), the two others multiply. Where
 // tiles are few, the blocks of a cluster divide the channels of one: each leaves its sums in its shared memory, adds up some pixels of all,
@@ -16,26 +16,26 @@
 // The products of a half of each tile. Those of a step are under way while those of the next one begin.
 template <typename Plan>
 struct Products {
-  const Stages<Plan>& ring;
+  const Ring<Plan>& ring;
   const int first_pixel, lane = threadIdx.x % 32;
   int before = -1;  // the stage of the step before, which products may still read
   Turn<Plan> turn;
 
-  __device__ __forceinline__ Products(const Stages<Plan>& ring, int half)
+  __device__ __forceinline__ Products(const Ring<Plan>& ring, int half)
       : ring(ring), first_pixel(kAcross > 1 ? 8 * half : kHalfRows * half * kBorderColumns) {}
 
   // Adds those of a step to sums. `meanwhile` is done while they are under way.
   template <typename Work>
   __device__ __forceinline__ void add(float (&sums)[kSums], const Work& meanwhile) {
     wait_for_bytes(ring.full(turn.stage), turn.parity);
-    publish_to_units();  // what the copies of threads wrote
+    if constexpr (!kMapped) publish_to_units();  // what the copies of threads wrote
     const unsigned stage = ring.address + turn.stage * Plan::kStageBytes;
-    const unsigned long long of_x = wgmma_operand<kBorder * 16, kBorderColumns * 16>(stage + first_pixel * 16);
+    const unsigned long long of_x = wgmma_operand<kBorder * 16, kBorderColumns * kPixelBytes, kMapped ? 32 : 0>(stage + first_pixel * kPixelBytes);
     const unsigned long long of_filters = wgmma_operand<kTaps * kOfTap * 2, 128>(stage + Plan::kXBytes);
     wgmma_begin();
 #pragma unroll
     for (int tap = 0; tap < kTaps; ++tap) {
-      wgmma_multiply<T>(sums, of_filters + tap * kOfTap * 2 / 16, of_x + tap / kSize * kBorderColumns + tap % kSize, true);
+      wgmma_multiply<T>(sums, of_filters + tap * kOfTap * 2 / 16, of_x + (tap / kSize * kBorderColumns + tap % kSize) * kPixelBytes / 16, true);
     }
     do_meanwhile(meanwhile);
     wgmma_wait<1>();
@@ -61,7 +61,7 @@ struct Products {
 
 // A warpgroup that multiplies its half of each tile.
 template <typename Plan, bool kAdds>
-__device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const Tensors& tensors) {
+__device__ __forceinline__ void multiply_tiles(const Ring<Plan>& ring, const Tensors& tensors) {
   const int half = warpgroup() - 1, filter_of_lane = threadIdx.x % kRole / 32 * 16 + filter_of_row(threadIdx.x % 32 / 4);
   const int tiles = tiles_of(tensors.n);
   StoredPixels<kAdds> stored(tensors, reinterpret_cast<T*>(ring.stages + Plan::kStored), half);
@@ -102,9 +102,13 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const T
 
 // The same, where blocks of a cluster divide the channels of their only tile.
 template <typename Plan, bool kAdds>
-__device__ __forceinline__ void multiply_together(const Stages<Plan>& ring, const Tensors& tensors) {
+__device__ __forceinline__ void multiply_together(const Ring<Plan>& ring, const Tensors& tensors) {
   const int half = warpgroup() - 1, rank = blockIdx.x % Plan::kSplits;
   const Place place(blockIdx.x / Plan::kSplits);
+  SharedOutputs<Plan, kAdds> outputs(tensors, place);
+  // What is added comes while products are under way. Eight blocks have so few that it would only be in their way.
+  constexpr bool kEarly = kAdds && Plan::kSplits < 8;
+  if constexpr (kEarly) outputs.begin();
   Products<Plan> products(ring, half);
   float sums[kSums] = {};
 #pragma unroll 1
@@ -114,7 +118,7 @@ __device__ __forceinline__ void multiply_together(const Stages<Plan>& ring, cons
   wait_for_group<2 * kRole>();  // both warpgroups have left the stages
   leave_sums<Plan>(shared, sums, threadIdx.x % kRole / 32 * 16, half * kHalfPixels);
   cluster_arrive();
-  const SharedOutputs<Plan, kAdds> outputs(tensors, place);
+  if constexpr (!kEarly) outputs.begin();
   cluster_wait();
   outputs.store(shared);
   cluster_arrive_relaxed();  // the others have read this block's memory
@@ -123,8 +127,9 @@ __device__ __forceinline__ void multiply_together(const Stages<Plan>& ring, cons
 
 template <typename Plan, bool kAdds>
 __device__ __forceinline__ void channels_last_by_wgmma(unsigned char* memory, const Tensors& tensors) {
-  const Stages<Plan> ring(memory);
+  const Ring<Plan> ring(memory);
   if (threadIdx.x == 0) ring.init();
+  if constexpr (kMapped && kWholeImages) clear_last_row(ring);
   __syncthreads();
   in_roles<kLoadRegisters>([&] { Loader<Plan>(tensors).run(ring); },
                            [&] {

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, Dim, ceil_div, minimum, remainder
-from lenet_trt.kernel import Axis, Launch, Packing, Tensor, Variant, float_types
+from lenet_trt.kernel import Axis, Launch, Packing, Tensor, TensorMap, Variant, float_types
 
 from ..few_channels.declaration import k
 from ..few_channels.declaration import reference as convolution
@@ -24,7 +24,7 @@ from ..windows.declaration import c, h, n, w
 SIZE, PAD = 3, 1
 BLOCK, DEPTH, EIGHT = 64, 16, 8
 DIRECT_THREADS, WGMMA_THREADS = 128, 384
-STAGES, BARRIERS = 4, 16
+STAGES, BARRIERS, STAGE_ALIGN = 4, 16, 256
 PACKED = "hwc8"
 blocks = ceil_div(k, BLOCK)
 
@@ -103,8 +103,11 @@ _rows = 2 * _half_rows // _across
 _between = minimum(1, remainder(h, _rows))
 TILES = ceil_div(n * (h + _between) - _between, _rows) * ceil_div(w, 8 * _across) * blocks
 STORED_BYTES = 2 * 8 * _half_rows * (BLOCK + EIGHT) * 2  # outputs on their way, of two halves
-SHARED_BYTES = STAGES * (2 * DEPTH * ((8 * _across + 2) * (_rows + 2) + SIZE * SIZE * BLOCK) + BARRIERS)
+_columns = 8 * _across + 2  # with the border
+_x_bytes = ceil_div(2 * DEPTH * _columns * (_rows + 2), STAGE_ALIGN) * STAGE_ALIGN
+SHARED_BYTES = STAGES * (_x_bytes + 2 * DEPTH * SIZE * SIZE * BLOCK + BARRIERS)
 AT_ONCE = 3 * MULTIPROCESSORS // 4  # larger clusters do not fill a GPU
+FEW = 64  # channels up to which pairs of blocks pay only where they fill at most half of a GPU
 
 
 # A line is 64 columns; it lies in shared memory with a border, and with a distance between its channels that is odd.
@@ -112,14 +115,14 @@ LINE, LINE_UNITS, FEW_FILTERS = 64, 73, 32
 LINES = n * h * ceil_div(w, LINE)
 
 
-def _by_wgmma(steps: Dim, splits: int = 1, prefer: Condition | None = None) -> Variant:
+def _by_wgmma(steps: Dim, maps: tuple[TensorMap, ...], splits: int = 1, prefer: Condition | None = None) -> Variant:
     """Make a variant by wgmma; ``splits`` blocks of a cluster divide the channels."""
     grid = TILES * splits if splits > 1 else minimum(TILES, MULTIPROCESSORS)
     share = f", {splits} blocks divide the channels" if splits > 1 else ""
     shared_bytes = SHARED_BYTES + (STORED_BYTES if splits == 1 else 0)
     return Variant(
         f"by{splits}_wgmma" if splits > 1 else "wgmma",
-        Launch((grid, 1, 1), (WGMMA_THREADS, 1, 1), extras=(n,), shared_bytes=shared_bytes),
+        Launch((grid, 1, 1), (WGMMA_THREADS, 1, 1), extras=(n,), shared_bytes=shared_bytes, maps=maps),
         f"by wgmma, tiles of 256 or 224 pixels and 64 filters{share}",
         source="wgmma.cu",
         min_sm=90,
@@ -156,26 +159,33 @@ def _by_lines(steps: Dim) -> Variant:
     )
 
 
-def variants_of(channels: Dim, *, few: int = 64) -> tuple[Variant, ...]:
-    """Return the variants, most preferred first.
+# A box of a tile: rows of one image with the border, or whole images, each with the row of zeros above it. Other tiles
+# get no boxes.
+_of_images = _between * (1 - minimum(1, remainder(_rows, h + 1)))
+_images_of_box = 1 - _of_images + _of_images * (_rows // (h + 1))
+_rows_of_box = (1 - _of_images) * (_rows + 2) + _of_images * (h + 1)
 
-    ``few``: with up to so many channels pairs of blocks pay only where they fill at most half of a GPU.
-    """
+
+def map_of(tensor: str, channels: Dim) -> TensorMap:
+    """Return the map by which a tile's pixels of a tensor come, 16 channels at a time."""
+    return TensorMap(tensor, (n, h, w, channels), box=(_images_of_box, _rows_of_box, _columns, DEPTH))
+
+
+def variants_of(channels: Dim, *maps: TensorMap) -> tuple[Variant, ...]:
+    """Return the variants, most preferred first; ``maps``: of x, and of what is joined to it."""
     steps = steps_of(channels)
-    few_channels = minimum(1, few // DEPTH // steps)
+    few_channels = minimum(1, FEW // DEPTH // steps)
     return (
         _by_lines(steps),
-        _by_wgmma(steps, 8, 8 * TILES <= AT_ONCE),
-        _by_wgmma(steps, 4, 4 * TILES <= AT_ONCE),
-        _by_wgmma(steps, 2, 2 * TILES * (1 + few_channels) <= MULTIPROCESSORS),
-        _by_wgmma(steps),
+        _by_wgmma(steps, maps, 8, 8 * TILES <= AT_ONCE),
+        _by_wgmma(steps, maps, 4, 4 * TILES <= AT_ONCE),
+        _by_wgmma(steps, maps, 2, 2 * TILES * (1 + few_channels) <= MULTIPROCESSORS),
+        _by_wgmma(steps, maps),
         _direct(),
     )
 
 
-FILTERS, FLOPS, PACKING, VARIANTS = filters_of(c), flops_of(c), packing_of(c, "x"), variants_of(c)
-# Pairs load what is added when their products are done, single blocks while these are under way.
-VARIANTS_OF_SUMS = variants_of(c, few=128)
+FILTERS, FLOPS, PACKING, VARIANTS = filters_of(c), flops_of(c), packing_of(c, "x"), variants_of(c, map_of("x", c))
 # Where it was the faster one in TensorRT 8.6.0 on Hopper (docs/kernels/conv3x3_half.md): with up to 64 filters on many
 # pixels of large images; with more filters on few pixels, or on those of 32 small images.
 MEASURED = ARCHITECTURE.equals(90)

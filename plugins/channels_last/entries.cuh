@@ -13,11 +13,11 @@
   ASSERT_LAUNCH(entry, kWgmmaThreads, Plan<splits>::kSharedBytes);                                               \
   extern "C" __global__ void cluster __launch_bounds__(kWgmmaThreads, 1)                                         \
       entry(const T* __restrict__ x, OTHER_PARAMETER const T* __restrict__ filters, const T* __restrict__ bias,  \
-            int n, T* __restrict__ y) {                                                                          \
+            int n, T* __restrict__ y MAP_PARAMETERS) {                                                           \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                \
     wait_for_previous_kernel();                                                                                  \
-    extern __shared__ __align__(128) unsigned char shared[];                                                     \
-    channels_last_by_wgmma<Plan<splits>, ADDS>(shared, {x, OTHER, filters, bias, n, y});                         \
+    extern __shared__ __align__(kStageAlign) unsigned char shared[];                                             \
+    channels_last_by_wgmma<Plan<splits>, ADDS>(shared, {x, OTHER, filters, bias, n, y MAP_ARGUMENTS});           \
   }
 BY_WGMMA(ENTRY(wgmma), , 1)
 BY_WGMMA(ENTRY(by2_wgmma), __cluster_dims__(2, 1, 1), 2)

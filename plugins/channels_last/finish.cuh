@@ -114,15 +114,20 @@ struct SharedOutputs {
   static constexpr int kRunsOfPixel = kFilterBlock / kRun, kAtOnce = 2 * kRole / kRunsOfPixel;  // pixels
   static constexpr int kShare = kTilePixels / Plan::kSplits, kRuns = ceil_div(kShare, kAtOnce);
   const Tensors& tensors;
+  const Place& place;
   const int of_tile, filter, first_pixel;
   int at[kRuns];  // -1: nowhere
   Vector<T, kRun> of_bias{}, added[kRuns];
 
-  __device__ __forceinline__ SharedOutputs(const Tensors& tensors_, const Place& place)
+  __device__ __forceinline__ SharedOutputs(const Tensors& tensors_, const Place& place_)
       : tensors(tensors_),
+        place(place_),
         of_tile(threadIdx.x % kRunsOfPixel * kRun),
-        filter(place.block * kFilterBlock + of_tile),
-        first_pixel(blockIdx.x % Plan::kSplits * kShare + (threadIdx.x - kRole) / kRunsOfPixel) {
+        filter(place_.block * kFilterBlock + of_tile),
+        first_pixel(blockIdx.x % Plan::kSplits * kShare + (threadIdx.x - kRole) / kRunsOfPixel) {}
+
+  // Finds the outputs' places, and loads what they are made of beside sums.
+  __device__ __forceinline__ void begin() {
     if (filter < kFilters) of_bias = load_vector<kRun>(tensors.bias + filter);
 #pragma unroll
     for (int i = 0; i < kRuns; ++i) {

@@ -6,6 +6,8 @@
 // row 8 i + 2 t + e: then a lane of by_wgmma.cuh has four neighbours.
 #pragma once
 
+#include "bulk.cuh"
+#include "launch_maps.cuh"
 #include "windows/activation.cuh"
 
 using T = TYPE_T;
@@ -23,7 +25,7 @@ constexpr int kSteps = ceil_div(kChannels, kDepth), kFilterBlocks = ceil_div(kFi
 constexpr int kOfTap = kFilterBlock * kEight, kOfStep = kEights * kTaps * kOfTap;
 static_assert(sizeof(T) == 2 && kOfX % kEight == 0 && kJoined % kEight == 0 && kFilters % kEight == 0);
 
-// What a launch is given; `other` is added before the activation, or joined to x.
+// What a launch is given; `other` is added before the activation, or joined to x. Maps are of images, rows, columns and channels.
 struct Tensors {
   const T* __restrict__ x;
   const T* __restrict__ other;
@@ -31,6 +33,8 @@ struct Tensors {
   const T* __restrict__ bias;
   const int n;
   T* __restrict__ y;
+  const TensorMap* map_of_x = nullptr;
+  const TensorMap* map_of_other = nullptr;  // where it is joined
 };
 
 // Whether the tensor that is joined to x has a channel.

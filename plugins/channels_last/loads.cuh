@@ -1,8 +1,19 @@
-// The warpgroup of by_wgmma.cuh that fills the stages: it lets everything be copied, and computes nothing but addresses.
+// The warpgroup of by_wgmma.cuh that fills the stages: it lets everything be copied, and computes nothing but addresses. Boxes need only its first thread.
 #pragma once
 
 #include "channels_last/patch.cuh"
 #include "copies.cuh"
+
+// Puts zeros behind a tile's images, where no box comes.
+template <typename Plan>
+__device__ __forceinline__ void clear_last_row(const Ring<Plan>& ring) {
+  constexpr int kUnits = (kBorder - kBoxPixels) * kEights;
+  for (int i = threadIdx.x; i < Plan::kStages * kUnits; i += kWgmmaThreads) {
+    const unsigned to = i / kUnits * Plan::kStageBytes + kBoxPixels * kPixelBytes + i % kUnits * 16;
+    *reinterpret_cast<uint4*>(ring.stages + to) = make_uint4(0, 0, 0, 0);
+  }
+  publish_to_units();
+}
 
 // A thread has the same units of each stage: two neighbours have the 16 channels of a pixel.
 template <typename Plan>
@@ -42,23 +53,38 @@ struct Loader {
     }
   }
 
-  __device__ __forceinline__ void run(const Stages<Plan>& ring) {
+  __device__ __forceinline__ void copy_box(unsigned stage, const Place& place, int step, unsigned full) const {
+    const int image = place.row / kImageRows, row = (kWholeTiles ? place.row % kImageRows : 0) - kPad, channel = step * kDepth;
+    const bool joined = is_joined(channel);
+    begin_tensor_copy(stage, joined ? tensors.map_of_other : tensors.map_of_x, image, row, place.column - kPad,
+                      joined ? channel - kOfX : channel, full);
+  }
+
+  __device__ __forceinline__ void run(const Ring<Plan>& ring) {
     const int rank = blockIdx.x % Plan::kSplits, first = Plan::first_step(rank), last = Plan::first_step(rank + 1);
     Turn<Plan> turn;
+    if constexpr (kMapped) {
+      if (threadIdx.x != 0) return;
+      prefetch_map(tensors.map_of_x);
+      if constexpr (kJoined > 0) prefetch_map(tensors.map_of_other);
+    }
 #pragma unroll 1
     for (int tile = blockIdx.x / Plan::kSplits; tile < tiles_of(tensors.n); tile += gridDim.x / Plan::kSplits) {
       const Place place(tile);
-      find_units(place);
+      if constexpr (!kMapped) find_units(place);
 #pragma unroll 1
       for (int step = first; step < last; ++step) {
         const unsigned stage = ring.address + turn.stage * Plan::kStageBytes, full = ring.full(turn.stage);
         wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
         if (threadIdx.x == 0) {
-          expect_bytes(full, Plan::kFilterBytes);
+          expect_bytes(full, (kMapped ? kBoxPixels * kPixelBytes : 0) + Plan::kFilterBytes);
+          if constexpr (kMapped) copy_box(stage, place, step, full);
           begin_bulk_copy(stage + Plan::kXBytes, tensors.filters + (place.block * kSteps + step) * kOfStep, Plan::kFilterBytes, full);
         }
-        copy_x(stage, step);
-        arrive_with_copies(full);
+        if constexpr (!kMapped) {
+          copy_x(stage, step);
+          arrive_with_copies(full);
+        }
         turn.advance();
       }
     }

@@ -19,7 +19,7 @@ from ..channels_last.declaration import (
     PACKING,
     REQUIRES,
     TYPES,
-    VARIANTS_OF_SUMS,
+    VARIANTS,
     X,
 )
 from ..channels_last.declaration import reference as convolution
@@ -46,7 +46,7 @@ KERNEL = Kernel(
     attributes=ATTRIBUTES,
     requires=REQUIRES,
     packing=PACKING,
-    variants=VARIANTS_OF_SUMS,
+    variants=VARIANTS,
     patterns=ADDED,
     reference=reference,
     examples=(

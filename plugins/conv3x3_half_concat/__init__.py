@@ -22,6 +22,7 @@ from ..channels_last.declaration import (
     claims_of,
     filters_of,
     flops_of,
+    map_of,
     packing_of,
     variants_of,
 )
@@ -51,7 +52,7 @@ KERNEL = Kernel(
     attributes=ATTRIBUTES,
     requires=REQUIRES & d.multiple_of(EIGHT),
     packing=packing_of(channels, "x", "other"),
-    variants=variants_of(channels),
+    variants=variants_of(channels, map_of("x", c), map_of("other", d)),
     patterns=JOINED,
     reference=reference,
     examples=(

@@ -53,10 +53,11 @@ __device__ __forceinline__ void fill_stages(const Ring<Plan>& ring, Layer& layer
     for (int step = share.first; step < share.last; ++step) {
       const unsigned stage = turn.stage * Plan::kStageBytes, full = ring.full(turn.stage);
       wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
-      if (thread == 0 && !copies_weights) arrive(full);
-      if (thread == 0 && copies_weights) {
-        expect_bytes(full, (kMapped ? kTileRows * Plan::kPitch * sizeof(T) : 0) + Plan::kChunks * kParts * bytes);
+      if (thread == 0) {
+        expect_bytes(full, (kMapped ? kTileRows * Plan::kPitch * sizeof(T) : 0) + (copies_weights ? Plan::kChunks * kParts * bytes : 0));
         if constexpr (kMapped) begin_tensor_copy(ring.address + stage, layer.map, place.row, step * Plan::kDepth, full);
+      }
+      if (thread == 0 && copies_weights) {
 #pragma unroll
         for (int i = 0; i < Plan::kChunks * kParts; ++i) {
           const auto* from = layer.weights + ((step * Plan::kChunks * kParts + i) * kOfAll + place.column / kEight * kOfEight);

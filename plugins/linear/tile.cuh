@@ -5,6 +5,7 @@
 // tile of a block, and stay.
 #pragma once
 
+#include "launch_maps.cuh"
 #include "linear/packed.cuh"
 #include "split_floats/stages.cuh"
 
@@ -42,7 +43,7 @@ struct Plan {
   // Sums of a tile can take the stages' place.
   static_assert(kWeightsStay ? kSplits == 1 : kTileRows * kSumPitch * 4 <= kStages * kStageBytes);
   static_assert(kSharers == 1 || (kSplits == 1 && !kWeightsStay));
-  static_assert(!kMapped || (!kWeightsStay && kStageBytes % kStagesAlign == 0));
+  static_assert(!kMapped || kStageBytes % kStagesAlign == 0);
 
   // Where the weights of a step are, if its stage is at `stage`.
   static __device__ __forceinline__ unsigned weights_at(unsigned stage, int step) {

@@ -1,16 +1,23 @@
 // A product of rows and packed weights by wgmma, in fp16 or bfloat16. A lane loads its operands of x from shared memory; products have the
 // weights there.
 //
-// The kernel's struct of arguments has what linear/by_wgmma.cuh wants of it: Tiled and Mapped have that, where rows of x follow each other. It also
-// has a template Stored<Plan>, the outputs on their way to y. That is made of the arguments, shared memory and the warp's number among those that
+// The kernel's struct of arguments has what linear/by_wgmma.cuh wants of it: Rows has that, where rows of x follow each other. It also has a
+// template Stored<Plan>, the outputs on their way to y. That is made of the arguments, shared memory and the warp's number among those that
 // multiply. begin(place) begins to load biases, take(sums) makes outputs of the sums there, and store(part) stores a part of them, one of kParts.
 // A tile's outputs are stored while the products of the next one are under way.
 #pragma once
 
 #include "linear/by_wgmma.cuh"
 
+#if LAUNCH_MAPS
+// Rows of x come by a tensor map.
 template <typename Layer>
-struct Tiled : Layer {
+struct Rows : Layer {
+  const TensorMap* map;
+};
+#else
+template <typename Layer>
+struct Rows : Layer {
   // Begins to copy the rows of x for a stage, 16 bytes a thread, neighbouring ones of a row by neighbouring threads.
   template <typename Plan>
   __device__ __forceinline__ void begin_copy(unsigned stages, unsigned stage, int first_row, int step, int thread) const {
@@ -25,12 +32,7 @@ struct Tiled : Layer {
     }
   }
 };
-
-// The same, where x comes by a tensor map.
-template <typename Layer>
-struct Mapped : Layer {
-  const TensorMap* map;
-};
+#endif
 
 // The products of a warpgroup; `thread` counts those that multiply.
 template <typename Plan>

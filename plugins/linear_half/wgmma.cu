@@ -8,9 +8,4 @@
 
 #include "linear_half/wgmma_entries.cuh"
 
-#if LAUNCH_MAPS
-using Arguments = Mapped<Layer>;
-#else
-using Arguments = Tiled<Layer>;
-#endif
-ENTRIES_BY_WGMMA(linear_half, Arguments)
+ENTRIES_BY_WGMMA(linear_half, Rows<Layer>)

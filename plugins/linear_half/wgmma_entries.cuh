@@ -8,15 +8,6 @@
 template <int kMostColumns, int kSplits, int kSharers>
 using OutputPlan = Plan<kSplits, kMostColumns, 16, false, kSharers, kSplits == 1 ? kTileRows / 16 * kStoredBytes : 0>;
 
-// A tensor map of x, where the launch has one, is the last parameter of an entry, and the last argument.
-#if LAUNCH_MAPS
-#define MAP_PARAMETER , const __grid_constant__ TensorMap map
-#define MAP_ARGUMENT , &map
-#else
-#define MAP_PARAMETER
-#define MAP_ARGUMENT
-#endif
-
 // An entry for each width of tiles, for the wide ones also with pairs of blocks that share weights, and for the narrow ones by each number of blocks
 // that divide the inputs: those of Product.wide() and narrow() in linear/declaration.py. `Arguments` begins with Outputs, and has
 // begin_copy, or ends with the map.
@@ -33,9 +24,9 @@ using OutputPlan = Plan<kSplits, kMostColumns, 16, false, kSharers, kSplits == 1
   ASSERT_LAUNCH(entry, kWgmmaThreads, (OutputPlan<columns, splits, sharers>::kSharedBytes));                                    \
   extern "C" __global__ void cluster __launch_bounds__(kWgmmaThreads, 1)                                                        \
       entry(const T* __restrict__ x, const T* __restrict__ weights, const T* __restrict__ bias, int rows, T* __restrict__ y     \
-            MAP_PARAMETER) {                                                                                                    \
+            MAP_PARAMETERS) {                                                                                                   \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                               \
     wait_for_previous_kernel();                                                                                                 \
     extern __shared__ __align__(kStagesAlign) unsigned char shared[];                                                           \
-    dense_by_wgmma<OutputPlan<columns, splits, sharers>>(shared, Arguments{x, weights, bias, rows, y MAP_ARGUMENT});            \
+    dense_by_wgmma<OutputPlan<columns, splits, sharers>>(shared, Arguments{x, weights, bias, rows, y MAP_ARGUMENTS});           \
   }

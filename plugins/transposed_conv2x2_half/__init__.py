@@ -20,7 +20,7 @@ from ..windows.declaration import c, h, n, w
 
 PIXELS = n * h * w
 ORDERED = 32  # outputs that have an order of their own as columns (layer.cuh)
-LAYER = Product(PIXELS, c, SQUARE * k, extras=(PIXELS,), unit=ORDERED)
+LAYER = Product(PIXELS, c, SQUARE * k, extras=(PIXELS,), unit=ORDERED, mapped=True)
 WEIGHTS = Tensor("weights", LAYER.packed(1), "T", "w, laid out for wgmma (layer.cuh)", weight=True)
 
 

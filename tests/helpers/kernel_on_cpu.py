@@ -159,8 +159,8 @@ def _program(
     arguments += [f"extra{index}" for index in range(count)]
     arguments += [tensor.name for tensor in kernel.outputs]
     for index, each in enumerate(maps):
-        numbers = ", ".join([str(each.element_bytes), "number()", "number()", *map(str, each.box)])
-        lines.append(f"const TensorMap map{index} = {{{each.tensor}, {numbers}}};")
+        shape, box = ", ".join(["number()"] * len(each.box)), ", ".join(map(str, each.box))
+        lines.append(f"const TensorMap map{index} = {{{each.tensor}, {each.element_bytes}, {{{shape}}}, {{{box}}}}};")
         arguments.append(f"map{index}")
     call = f"{kernel.entry(variant)}({', '.join(arguments)})"
     lines.append(f"launch(grid_x, grid_y, threads, shared_bytes, cluster_size, [&] {{ {call}; }});")

@@ -9,13 +9,14 @@ from kernel_on_cpu import disagreement_on_cpu, needs_gcc, unchanged
 from lenet_trt.kernel import registry
 
 PLAIN, ADDS, JOINS = "conv3x3_half", "conv3x3_half_add", "conv3x3_half_concat"
-# Rows of several images a tile, and filters that fill no block; halves one above the other; tiles of one image each;
-# steps of 8 channels; more steps than stages; halves of 14 rows, side by side, above each other, and for few tiles.
+# Whole images in a tile, and filters that fill no block; rows of several images; halves one above the other; tiles of one
+# image each; steps of 8 channels; more steps than stages; halves of 14 rows, side by side, above each other, and for few
+# tiles.
 SEVERAL = {"n": 3, "c": 24, "h": 7, "w": 9, "k": 72}
 NARROW = {"n": 5, "c": 16, "h": 9, "w": 7, "k": 64}
 WHOLE = {"n": 2, "c": 40, "h": 16, "w": 27, "k": 72}
 NARROW_WHOLE = {"n": 3, "c": 16, "h": 32, "w": 8, "k": 8}
-DEEP = {"n": 2, "c": 136, "h": 5, "w": 6, "k": 40}
+DEEP = {"n": 2, "c": 136, "h": 7, "w": 6, "k": 40}
 FOURTEEN = {"n": 3, "c": 72, "h": 14, "w": 14, "k": 72}
 TWICE_FOURTEEN = {"n": 2, "c": 24, "h": 28, "w": 20, "k": 40}
 # Line by line: strips and images that end within a warpgroup's lines; images of one row; two stages; a single line a
@@ -82,6 +83,25 @@ def test_the_source_computes_the_reference(
     assert (
         disagreement_on_cpu(kernel, variant, axes, {"activation": "gelu"}, unchanged, tmp_path_factory, types) is None
     )
+
+
+@needs_gcc
+@pytest.mark.parametrize(
+    ("name", "variant", "axes"),
+    [
+        (PLAIN, "wgmma", SEVERAL),
+        pytest.param(ADDS, "by2_wgmma", WHOLE, marks=pytest.mark.slow),
+        pytest.param(PLAIN, "wgmma", TWICE_FOURTEEN, marks=pytest.mark.slow),
+        pytest.param(JOINS, "wgmma", EQUAL, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_a_launch_without_tensor_maps_computes_the_same(
+    name: str, variant: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    kernel, attributes = registry.kernel(name), {"activation": "none"}
+    found = disagreement_on_cpu(kernel, variant, axes, attributes, unchanged, tmp_path_factory, "fp16", maps=False)
+    assert found is None
 
 
 @needs_gcc

@@ -206,21 +206,29 @@ void begin_bulk_copy(unsigned to, const void* from, unsigned bytes, unsigned bar
   change(barrier_of(*block, barrier), 0, -static_cast<long>(bytes));
 }
 // A box whose rows have 32, 64 or 128 bytes. Its 16-byte unit u of a row goes to u ^ l, where l counts the lines of 128 bytes.
-void begin_tensor_copy(unsigned to, const TensorMap* map, int row, int column, unsigned barrier) {
+void begin_box(unsigned to, const TensorMap& map, const std::vector<int>& first, unsigned barrier) {
   constexpr int kUnit = 16, kLine = 128;
-  const int bytes = map->element_bytes, row_bytes = map->box_columns * bytes, units = row_bytes / kUnit;
-  if (to % (8 * kLine) != 0 || reinterpret_cast<size_t>(map->tensor) % kUnit != 0 || map->columns * bytes % kUnit != 0) std::exit(2);
-  const auto* from = static_cast<const unsigned char*>(map->tensor);
-  for (int r = 0; r < map->box_rows; ++r) {
-    for (int c = 0; c < map->box_columns; ++c) {
-      const int unit = c * bytes / kUnit ^ r * row_bytes / kLine % units;
-      unsigned char* const place = at_address(to) + r * row_bytes + unit * kUnit + c * bytes % kUnit;
-      const bool exists = row + r < map->rows && column + c < map->columns;
-      if (exists) std::memcpy(place, from + ((row + r) * map->columns + column + c) * bytes, bytes);
-      else std::memset(place, 0, bytes);
+  const int axes = map.box.size(), columns = map.box.back(), bytes = map.element_bytes, row_bytes = columns * bytes, units = row_bytes / kUnit;
+  if (first.size() != map.box.size() || map.shape.size() != map.box.size()) std::exit(2);
+  if (to % (8 * row_bytes) != 0 || reinterpret_cast<size_t>(map.tensor) % kUnit != 0 || map.shape.back() * bytes % kUnit != 0) std::exit(2);
+  int elements = 1;
+  for (const int size : map.box) elements *= size;
+  for (int i = 0; i < elements; ++i) {
+    const int row = i / columns, column = i % columns;
+    const int unit = column * bytes / kUnit ^ row * row_bytes / kLine % units;
+    unsigned char* const place = at_address(to) + row * row_bytes + unit * kUnit + column * bytes % kUnit;
+    bool exists = true;
+    long from = 0;
+    for (int axis = 0, inner = elements; axis < axes; ++axis) {
+      inner /= map.box[axis];
+      const int index = first[axis] + i / inner % map.box[axis];
+      exists &= 0 <= index && index < map.shape[axis];
+      from = from * map.shape[axis] + index;
     }
+    if (exists) std::memcpy(place, static_cast<const unsigned char*>(map.tensor) + from * bytes, bytes);
+    else std::memset(place, 0, bytes);
   }
-  change(barrier_of(*block, barrier), 0, -static_cast<long>(map->box_rows * row_bytes));
+  change(barrier_of(*block, barrier), 0, -static_cast<long>(elements * bytes));
 }
 void wait_for_bytes(unsigned address, unsigned parity) {
   const Group& phases = barrier_of(*block, address).phases;

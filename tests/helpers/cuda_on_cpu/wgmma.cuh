@@ -1,6 +1,7 @@
 // plugins/wgmma.cuh for a CPU: products of operands in shared memory, as the PTX manual lays them out. A lane computes its own sums.
 #pragma once
 
+#include "bulk.cuh"
 #include "common.cuh"
 
 void wait_for_threads(int barrier, int count);
@@ -22,11 +23,11 @@ void wgmma_finish_groups(float (&)[kCount]) { __syncwarp(); }
 template <int kCount>
 void wgmma_finish_with(float (&)[kCount]) {}
 
-template <unsigned kNextK, unsigned kNextColumns>
+template <unsigned kNextK, unsigned kNextColumns, int kSwizzled = 0>
 unsigned long long wgmma_operand(unsigned address) {
   if (address % 16 != 0) std::exit(2);
   return (address & 0x3ffff) / 16 | static_cast<unsigned long long>(kNextK / 16) << 16 |
-         static_cast<unsigned long long>(kNextColumns / 16) << 32;
+         static_cast<unsigned long long>(kNextColumns / 16) << 32 | (kSwizzled == 32 ? 3ull << 62 : 0);
 }
 
 template <typename Operand>
@@ -45,7 +46,9 @@ float wgmma_value(unsigned bits) {
 template <typename Operand, bool kTransposed = false>
 float wgmma_element(unsigned long long operand, int index, int k) {
   const auto field = [&](int shift) { return static_cast<unsigned>(operand >> shift & 0x3fff) * 16; };
-  const unsigned place = field(0) + k / 8 * field(16) + index / 8 * field(32) + (kTransposed ? k : index) % 8 * 16 + (kTransposed ? index : k) % 8 * 2;
+  unsigned place = field(0) + index / 8 * field(32);
+  if (operand >> 62 == 3) place = swizzled<32>(place + index % 8 * 32 + k * 2);
+  else place += k / 8 * field(16) + (kTransposed ? k : index) % 8 * 16 + (kTransposed ? index : k) % 8 * 2;
   uint16_t bits;
   std::memcpy(&bits, shared + place, 2);
   return wgmma_value<Operand>(bits);
