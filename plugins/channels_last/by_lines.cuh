@@ -2,7 +2,7 @@
 // shared memory. Lines and stages: line.cuh.
 //
 // Rows. A row of x belongs to three lines of y. It comes to shared memory once, and to registers once for each of the three columns of a
-// filter (ldmatrix): there it is an operand of the products of all three lines, which have sums of their own. The line above is
+// filter (ldmatrix): there it is an operand of one product for all three lines, whose filters follow each other. The line above is
 // complete then, and becomes outputs.
 //
 // Roles. The first warpgroup lets the stages be filled, the two others multiply. Each has lines of its own, so one stores while the other
@@ -17,15 +17,17 @@ __device__ __forceinline__ void load_lines(const Stages<Line>& ring, const Tenso
   Lines of_half[2] = {Lines(tensors.n, 0), Lines(tensors.n, 1)};
   Turn<Line> turn;
   unsigned bytes = Line::kFilterBytes;  // of the filters, which come with the first stage
+  for (int i = threadIdx.x; i < Line::kUnitsOfPixel * kTaps; i += kRole) {
+    const int eight = i / kTaps, tap = i % kTaps;
+    const unsigned to = ring.address + Line::kFiltersAt + eight * Line::kTapsBytes + (tap % kSize * kSize + tap / kSize) * Line::kTapBytes;
+    begin_bulk_copy(to, tensors.filters + i * kOfTap, Line::kTapBytes, ring.full(0));
+  }
 #pragma unroll 1
   for (int rows = larger(of_half[0].rows(), of_half[1].rows()); rows > 0; --rows) {
     const unsigned stage = ring.address + turn.stage * Line::kStageBytes, full = ring.full(turn.stage);
     wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
-    if (threadIdx.x == 0) {
-      expect_bytes(full, bytes);
-      if (bytes > 0) begin_bulk_copy(ring.address + Line::kFiltersAt, tensors.filters, bytes, full);
-      bytes = 0;
-    }
+    if (threadIdx.x == 0) expect_bytes(full, bytes);
+    bytes = 0;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       Lines& lines = of_half[half];
@@ -75,7 +77,7 @@ struct LineOutputs {
   }
 
   // Sums begin as biases.
-  __device__ __forceinline__ void begin(float (&sums)[Line::kSums]) const {
+  __device__ __forceinline__ void begin(float* sums) const {
 #pragma unroll
     for (int i = 0; i < Line::kSums; ++i) sums[i] = of_bias[i / 4 * 2 + i % 2];
   }
@@ -97,7 +99,7 @@ struct LineOutputs {
     }
   }
 
-  __device__ __forceinline__ void store(const float (&sums)[Line::kSums], int row) const {
+  __device__ __forceinline__ void store(const float* sums, int row) const {
 #pragma unroll
     for (int i = 0; i < 2 * kRuns; ++i) {
       const int pixel = i / kRuns, run = i % kRuns;
@@ -121,11 +123,9 @@ struct Columns {
   }
 };
 
-// Adds the products of a row of x to the lines of y that it belongs to: to the one below it, its own, and the one above it.
-template <bool kBelow, bool kOwn, bool kAbove>
-__device__ __forceinline__ void multiply_row(unsigned line, unsigned filters, float (&below)[Line::kSums], float (&own)[Line::kSums],
-                                             float (&above)[Line::kSums]) {
-  const unsigned long long operand = wgmma_operand<kTaps * kOfTap * 2, 128>(filters);
+// Adds the products of a row of x to the three lines of y that it belongs to: the one below it, its own, and the one above it.
+__device__ __forceinline__ void multiply_row(unsigned line, unsigned filters, float (&sums)[kSize * Line::kSums]) {
+  const unsigned long long operand = wgmma_operand<Line::kTapsBytes, 128>(filters);
   Columns columns[2];
   columns[0].load(line, 0);
 #pragma unroll
@@ -133,20 +133,14 @@ __device__ __forceinline__ void multiply_row(unsigned line, unsigned filters, fl
     wgmma_begin();
 #pragma unroll
     for (int column = 0; column < kSize; ++column) {
-      const unsigned* const words = columns[step % 2].words[column];
-      const unsigned long long at = operand + (step * kOfStep + column * kOfTap) * 2 / 16;
-      constexpr int kNextRow = kSize * kOfTap * 2 / 16;
-      if constexpr (kBelow) wgmma_multiply<true, T>(below, words, at);
-      if constexpr (kOwn) wgmma_multiply<true, T>(own, words, at + kNextRow);
-      if constexpr (kAbove) wgmma_multiply<true, T>(above, words, at + 2 * kNextRow);
+      wgmma_multiply<true, T>(sums, columns[step % 2].words[column],
+                              operand + (step * kEights * Line::kTapsBytes + column * kSize * Line::kTapBytes) / 16);
     }
     wgmma_commit();
     wgmma_wait<1>();
     if (step + 1 < kSteps) columns[(step + 1) % 2].load(line, step + 1);
   }
-  wgmma_finish(below);
-  wgmma_finish_with(own);
-  wgmma_finish_with(above);
+  wgmma_finish_groups(sums);
 }
 
 // A warpgroup that multiplies.
@@ -155,10 +149,10 @@ __device__ __forceinline__ void multiply_lines(const Stages<Line>& ring, const T
   const int half = threadIdx.x / kRole - 1, lane = threadIdx.x % 32;
   Lines lines(tensors.n, half);
   LineOutputs<kAdds> outputs(tensors);
-  float above[Line::kSums], own[Line::kSums], below[Line::kSums];
-  outputs.begin(above);
-  outputs.begin(own);
-  outputs.begin(below);
+  float sums[kSize * Line::kSums];  // of the line below the row, its own line, and the one above; some may be nobody's
+  float *const below = sums, *const own = below + Line::kSums, *const above = own + Line::kSums;
+#pragma unroll
+  for (int i = 0; i < kSize; ++i) outputs.begin(sums + i * Line::kSums);
   const int pixel = threadIdx.x % kRole / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
   const unsigned of_lane = half * Line::kLineBytes + (lane / 16 * Line::kPitch + pixel) * 16, filters = ring.address + Line::kFiltersAt;
   Turn<Line> turn;
@@ -167,17 +161,10 @@ __device__ __forceinline__ void multiply_lines(const Stages<Line>& ring, const T
     wait_for_bytes(ring.full(turn.stage), turn.parity);
     if (lines.exist()) {
       const int row = lines.row;
-      const bool has_below = row + 1 < lines.last, has_own = row >= lines.first && row < lines.last, has_above = row > lines.first;
+      const bool has_own = row >= lines.first && row < lines.last, has_above = row > lines.first;
       if (lines.is_first_row()) outputs.begin_strip(lines);
       if (has_above) outputs.load(row - 1);
-      const unsigned line = ring.address + turn.stage * Line::kStageBytes + of_lane;
-      if (has_below && has_own && has_above) {
-        multiply_row<true, true, true>(line, filters, below, own, above);
-      } else {
-        if (has_below) multiply_row<true, false, false>(line, filters, below, own, above);
-        if (has_own) multiply_row<false, true, false>(line, filters, below, own, above);
-        if (has_above) multiply_row<false, false, true>(line, filters, below, own, above);
-      }
+      multiply_row(ring.address + turn.stage * Line::kStageBytes + of_lane, filters, sums);
       __syncwarp();
       if (lane == 0) arrive(ring.empty(turn.stage));
       if (has_above) outputs.store(above, row - 1);

@@ -107,7 +107,7 @@ _columns = 8 * _across + 2  # with the border
 _x_bytes = ceil_div(2 * DEPTH * _columns * (_rows + 2), STAGE_ALIGN) * STAGE_ALIGN
 SHARED_BYTES = STAGES * (_x_bytes + 2 * DEPTH * SIZE * SIZE * BLOCK + BARRIERS)
 AT_ONCE = 3 * MULTIPROCESSORS // 4  # larger clusters do not fill a GPU
-FEW = 64  # channels up to which pairs of blocks pay only where they fill at most half of a GPU
+FEW = 64  # channels
 
 
 # A line is 64 columns; it lies in shared memory with a border, and with a distance between its channels that is odd.
@@ -141,7 +141,7 @@ def _direct() -> Variant:
 
 def _by_lines(steps: Dim) -> Variant:
     stages = 4 - 2 * minimum(1, steps // 5)
-    shared = stages * (4 * DEPTH * LINE_UNITS * steps + BARRIERS) + 2 * DEPTH * SIZE * SIZE * BLOCK * steps
+    shared = stages * (4 * DEPTH * LINE_UNITS * steps + BARRIERS) + 2 * DEPTH * SIZE * SIZE * FEW_FILTERS * steps
     return Variant(
         "lines_wgmma",
         Launch(
@@ -171,21 +171,27 @@ def map_of(tensor: str, channels: Dim) -> TensorMap:
     return TensorMap(tensor, (n, h, w, channels), box=(_images_of_box, _rows_of_box, _columns, DEPTH))
 
 
-def variants_of(channels: Dim, *maps: TensorMap) -> tuple[Variant, ...]:
-    """Return the variants, most preferred first; ``maps``: of x, and of what is joined to it."""
+MAP_OF_X = map_of("x", c)
+
+
+def variants_of(channels: Dim, *maps: TensorMap, adds: bool = False) -> tuple[Variant, ...]:
+    """Return the variants, most preferred first; ``maps``: of x, and of what is joined to it.
+
+    Few channels do not pay for a cluster, but where something is added: then two blocks divide the pixels that they
+    finish.
+    """
     steps = steps_of(channels)
-    few_channels = minimum(1, FEW // DEPTH // steps)
     return (
         _by_lines(steps),
         _by_wgmma(steps, maps, 8, 8 * TILES <= AT_ONCE),
-        _by_wgmma(steps, maps, 4, 4 * TILES <= AT_ONCE),
-        _by_wgmma(steps, maps, 2, 2 * TILES * (1 + few_channels) <= MULTIPROCESSORS),
+        _by_wgmma(steps, maps, 4, (4 * TILES <= AT_ONCE) & (channels > FEW)),
+        _by_wgmma(steps, maps, 2, (2 * TILES <= MULTIPROCESSORS) & (channels >= FEW if adds else channels > FEW)),
         _by_wgmma(steps, maps),
         _direct(),
     )
 
 
-FILTERS, FLOPS, PACKING, VARIANTS = filters_of(c), flops_of(c), packing_of(c, "x"), variants_of(c, map_of("x", c))
+FILTERS, FLOPS, PACKING = filters_of(c), flops_of(c), packing_of(c, "x")
 # Where it was the faster one in TensorRT 8.6.0 on Hopper (docs/kernels/conv3x3_half.md): with up to 64 filters on many
 # pixels of large images; with more filters on few pixels, or on those of 32 small images.
 MEASURED = ARCHITECTURE.equals(90)

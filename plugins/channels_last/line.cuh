@@ -23,7 +23,9 @@ struct Line {
   static_assert(kPitch % 8 == 1 && kPitch >= kBorder);
   static constexpr unsigned kLineBytes = kUnitsOfPixel * kPitch * 16, kStageBytes = 2 * kLineBytes;
   static constexpr int kStages = kSteps > 4 ? 2 : 4;
-  static constexpr unsigned kFiltersAt = kStages * (kStageBytes + 16 /* barriers */), kFilterBytes = kSteps * kOfStep * 2;
+  // Filters of 8 channels: at a tap, and at all taps; filters of the three rows of a column follow each other, and are columns of one product.
+  static constexpr unsigned kTapBytes = kMostFilters * 16, kTapsBytes = kTaps * kTapBytes;
+  static constexpr unsigned kFiltersAt = kStages * (kStageBytes + 16 /* barriers */), kFilterBytes = kUnitsOfPixel * kTapsBytes;
   static constexpr unsigned kSharedBytes = kFiltersAt + kFilterBytes;
 };
 

@@ -12,15 +12,17 @@ from ..channels_last.declaration import (
     COPIED_BY,
     FILTERS,
     FLOPS,
+    MAP_OF_X,
     OUTPUTS,
     PACKING,
     REQUIRES,
     TYPES,
-    VARIANTS,
     X,
     reference,
+    variants_of,
 )
 from ..channels_last.pattern import PLAIN
+from ..windows.declaration import c
 
 KERNEL = Kernel(
     name="conv3x3_half",
@@ -32,7 +34,7 @@ KERNEL = Kernel(
     attributes=ATTRIBUTES,
     requires=REQUIRES,
     packing=PACKING,
-    variants=VARIANTS,
+    variants=variants_of(c, MAP_OF_X),
     patterns=PLAIN,
     reference=reference,
     examples=(

@@ -14,19 +14,20 @@ from ..channels_last.declaration import (
     COPIED_BY,
     FILTERS,
     FLOPS,
+    MAP_OF_X,
     OTHER,
     OUTPUTS,
     PACKING,
     REQUIRES,
     TYPES,
-    VARIANTS,
     X,
+    variants_of,
 )
 from ..channels_last.declaration import reference as convolution
 from ..channels_last.pattern import ADDED
 from ..few_channels.declaration import k
 from ..windows.activation import ACTIVATIONS
-from ..windows.declaration import h, n, w
+from ..windows.declaration import c, h, n, w
 
 
 def reference(
@@ -46,7 +47,7 @@ KERNEL = Kernel(
     attributes=ATTRIBUTES,
     requires=REQUIRES,
     packing=PACKING,
-    variants=VARIANTS,
+    variants=variants_of(c, MAP_OF_X, adds=True),
     patterns=ADDED,
     reference=reference,
     examples=(

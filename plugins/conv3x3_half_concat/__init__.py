@@ -13,6 +13,7 @@ from ..channels_last.declaration import (
     BIAS,
     COPIED_BY,
     EIGHT,
+    MAP_OF_X,
     MEASURED,
     OUTPUTS,
     PACKED,
@@ -52,7 +53,7 @@ KERNEL = Kernel(
     attributes=ATTRIBUTES,
     requires=REQUIRES & d.multiple_of(EIGHT),
     packing=packing_of(channels, "x", "other"),
-    variants=variants_of(channels, map_of("x", c), map_of("other", d)),
+    variants=variants_of(channels, MAP_OF_X, map_of("other", d)),
     patterns=JOINED,
     reference=reference,
     examples=(
