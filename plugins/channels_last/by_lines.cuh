@@ -5,48 +5,58 @@
 // filter (ldmatrix): there it is an operand of one product for all three lines, whose filters follow each other. The line above is
 // complete then, and becomes outputs.
 //
-// Roles. The first warpgroup lets the stages be filled, the two others multiply. Each has lines of its own, so one stores while the other
-// multiplies.
+// Roles. Each warp of the first warpgroup lets the stages of another one be filled; these multiply. Each has lines of its own, so one stores
+// while the others multiply.
 #pragma once
 
 #include "channels_last/line.cuh"
 #include "copies.cuh"
 
-// The warpgroup that fills the stages.
-__device__ __forceinline__ void load_lines(const Stages<Line>& ring, const Tensors& tensors) {
-  Lines of_half[2] = {Lines(tensors.n, 0), Lines(tensors.n, 1)};
-  Turn<Line> turn;
-  unsigned bytes = Line::kFilterBytes;  // of the filters, which come with the first stage
-  for (int i = threadIdx.x; i < Line::kUnitsOfPixel * kTaps; i += kRole) {
-    const int eight = i / kTaps, tap = i % kTaps;
-    const unsigned to = ring.address + Line::kFiltersAt + eight * Line::kTapsBytes + (tap % kSize * kSize + tap / kSize) * Line::kTapBytes;
-    begin_bulk_copy(to, tensors.filters + i * kOfTap, Line::kTapBytes, ring.full(0));
-  }
+// Begins to copy the filters, by a warp.
+__device__ __forceinline__ void begin_filters(unsigned shared, const Tensors& tensors) {
+  const int lane = threadIdx.x % 32;
+  if (lane == 0) expect_bytes(shared + Line::kArrivedAt, Line::kFilterBytes);
 #pragma unroll 1
-  for (int rows = larger(of_half[0].rows(), of_half[1].rows()); rows > 0; --rows) {
+  for (int i = lane; i < kSteps * kEights * kTaps; i += 32) {
+    const int eight = i / kTaps, tap = i % kTaps;
+    const unsigned to = shared + Line::kFiltersAt + eight * Line::kTapsBytes + (tap % kSize * kSize + tap / kSize) * Line::kTapBytes;
+    begin_bulk_copy(to, tensors.filters + i * kOfTap, Line::kTapBytes, shared + Line::kArrivedAt);
+  }
+}
+
+// Fills the stages of a warpgroup, by a warp.
+__device__ __forceinline__ void load_lines(const LineRing& ring, const Tensors& tensors, int group) {
+  const int lane = threadIdx.x % 32;
+  if (kMapped && lane != 0) return;
+  Turn<Line> turn;
+#pragma unroll 1
+  for (Lines lines(tensors.n, group); lines.exist(); lines.advance()) {
     const unsigned stage = ring.address + turn.stage * Line::kStageBytes, full = ring.full(turn.stage);
     wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
-    if (threadIdx.x == 0) expect_bytes(full, bytes);
-    bytes = 0;
+    const int left = lines.column() - kPad;
+    if constexpr (kMapped) {
+      expect_bytes(full, kSteps * Line::kBoxBytes);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      Lines& lines = of_half[half];
-      if (!lines.exist()) continue;
-      const int left = lines.column() - kPad;
+      for (int step = 0; step < kSteps; ++step) {
+        const int channel = step * kDepth;
+        const bool joined = is_joined(channel);
+        begin_tensor_copy(stage + step * Line::kStepBytes, joined ? tensors.map_of_other : tensors.map_of_x, lines.image(), lines.row, left,
+                          joined ? channel - kOfX : channel, full);
+      }
+    } else {
       const size_t row = lines.image() * kHeight + lines.row;
       const T* const row_of_x = tensors.x + row * (kWidth * kOfX);
       const T* const row_of_other = tensors.other + row * (kWidth * kJoined);
-#pragma unroll
-      for (int begin = 0; begin < Line::kBorder * Line::kUnitsOfPixel; begin += kRole) {
-        const int i = begin + threadIdx.x, pixel = i / Line::kUnitsOfPixel, eight = i % Line::kUnitsOfPixel, column = left + pixel;
+#pragma unroll 4
+      for (int i = lane; i < kSteps * kEights * Line::kBorder; i += 32) {
+        const int pixel = i / (kSteps * kEights), eight = i % (kSteps * kEights), column = left + pixel;
         const bool inside = static_cast<unsigned>(column) < kWidth && eight < kChannels / kEight;  // others become zeros
-        const unsigned to = stage + half * Line::kLineBytes + (eight * Line::kPitch + pixel) * 16;
+        const unsigned to = stage + eight / kEights * Line::kStepBytes + pixel * Line::kPixelBytes + eight % kEights * 16;
         const T* const from = (is_joined(eight * kEight) ? row_of_other : row_of_x) + (inside ? at_pixel(column, eight * kEight) : 0);
-        if (pixel < Line::kBorder) copy_async<16>(to, from, inside ? 16 : 0);
+        copy_async<16>(swizzled<Line::kPixelBytes>(to), from, inside ? 16 : 0);
       }
-      lines.advance();
+      arrive_with_copies(full);
     }
-    arrive_with_copies(full);
     turn.advance();
   }
 }
@@ -116,10 +126,12 @@ struct LineOutputs {
 struct Columns {
   unsigned words[kSize][4];
 
-  // `line`: where this lane's row of the four matrices is, at channel 0 of the first pixel.
+  // `line`: where this lane's row of the four matrices is, at channel 0 of the first pixel, if nothing were swizzled.
   __device__ __forceinline__ void load(unsigned line, int step) {
 #pragma unroll
-    for (int column = 0; column < kSize; ++column) load_matrices(words[column], line + (step * kEights * Line::kPitch + column) * 16);
+    for (int column = 0; column < kSize; ++column) {
+      load_matrices(words[column], swizzled<Line::kPixelBytes>(line + column * Line::kPixelBytes) + step * Line::kStepBytes);
+    }
   }
 };
 
@@ -145,49 +157,56 @@ __device__ __forceinline__ void multiply_row(unsigned line, unsigned filters, fl
 
 // A warpgroup that multiplies.
 template <bool kAdds>
-__device__ __forceinline__ void multiply_lines(const Stages<Line>& ring, const Tensors& tensors) {
-  const int half = threadIdx.x / kRole - 1, lane = threadIdx.x % 32;
-  Lines lines(tensors.n, half);
+__device__ __forceinline__ void multiply_lines(const LineRing& ring, unsigned filters, const Tensors& tensors, int group) {
+  const int lane = threadIdx.x % 32;
   LineOutputs<kAdds> outputs(tensors);
   float sums[kSize * Line::kSums];  // of the line below the row, its own line, and the one above; some may be nobody's
   float *const below = sums, *const own = below + Line::kSums, *const above = own + Line::kSums;
 #pragma unroll
   for (int i = 0; i < kSize; ++i) outputs.begin(sums + i * Line::kSums);
   const int pixel = threadIdx.x % kRole / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
-  const unsigned of_lane = half * Line::kLineBytes + (lane / 16 * Line::kPitch + pixel) * 16, filters = ring.address + Line::kFiltersAt;
+  const unsigned of_lane = ring.address + pixel * Line::kPixelBytes + lane / 16 * 16;
   Turn<Line> turn;
 #pragma unroll 1
-  for (int rows = larger(lines.rows(), Lines(tensors.n, 1 - half).rows()); rows > 0; --rows) {
+  for (Lines lines(tensors.n, group); lines.exist(); turn.advance()) {
+    const int row = lines.row;
+    const bool has_own = row >= lines.first && row < lines.last, has_above = row > lines.first;
+    if (lines.is_first_row()) outputs.begin_strip(lines);
+    if (has_above) outputs.load(row - 1);
     wait_for_bytes(ring.full(turn.stage), turn.parity);
-    if (lines.exist()) {
-      const int row = lines.row;
-      const bool has_own = row >= lines.first && row < lines.last, has_above = row > lines.first;
-      if (lines.is_first_row()) outputs.begin_strip(lines);
-      if (has_above) outputs.load(row - 1);
-      multiply_row(ring.address + turn.stage * Line::kStageBytes + of_lane, filters, sums);
-      __syncwarp();
-      if (lane == 0) arrive(ring.empty(turn.stage));
-      if (has_above) outputs.store(above, row - 1);
-      if (row == kHeight - 1 && has_own) {  // no row of x is below it
-        outputs.load(row);
-        outputs.store(own, row);
-      }
-#pragma unroll
-      for (int i = 0; i < Line::kSums; ++i) above[i] = own[i], own[i] = below[i];
-      outputs.begin(below);
-      lines.advance();
-      if (lines.is_first_row()) outputs.begin(own);
-    } else if (lane == 0) {
-      arrive(ring.empty(turn.stage));
+    multiply_row(of_lane + turn.stage * Line::kStageBytes, filters, sums);
+    __syncwarp();
+    if (lane == 0) arrive(ring.empty(turn.stage));
+    if (has_above) outputs.store(above, row - 1);
+    if (row == kHeight - 1 && has_own) {  // no row of x is below it
+      outputs.load(row);
+      outputs.store(own, row);
     }
-    turn.advance();
+#pragma unroll
+    for (int i = 0; i < Line::kSums; ++i) above[i] = own[i], own[i] = below[i];
+    outputs.begin(below);
+    lines.advance();
+    if (lines.is_first_row()) outputs.begin(own);
   }
 }
 
 template <bool kAdds>
 __device__ __forceinline__ void channels_last_by_lines(unsigned char* memory, const Tensors& tensors) {
-  const Stages<Line> ring(memory);
-  if (threadIdx.x == 0) ring.init();
+  const unsigned shared = shared_address(memory), arrived = shared + Line::kArrivedAt;
+  if (threadIdx.x == 0) {
+    for (int group = 0; group < kGroups; ++group) LineRing(memory + group * Line::kRingBytes).init();
+    init_barrier(arrived);
+  }
   __syncthreads();
-  in_roles<kLoadRegisters>([&] { load_lines(ring, tensors); }, [&] { multiply_lines<kAdds>(ring, tensors); });
+  in_roles<kLoadRegisters, kGroups + 1>(
+      [&] {
+        const int group = threadIdx.x / 32;
+        if (group == 0) begin_filters(shared, tensors);
+        load_lines(LineRing(memory + group * Line::kRingBytes), tensors, group);
+      },
+      [&] {
+        const int group = warpgroup() - 1;
+        wait_for_bytes(arrived);
+        multiply_lines<kAdds>(LineRing(memory + group * Line::kRingBytes), shared + Line::kFiltersAt, tensors, group);
+      });
 }

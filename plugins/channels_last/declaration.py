@@ -7,6 +7,7 @@ Source: the numbers follow direct.cuh, patch.cuh, and the entries in entries.cuh
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from functools import reduce
 from typing import Any
@@ -23,7 +24,7 @@ from ..windows.declaration import c, h, n, w
 
 SIZE, PAD = 3, 1
 BLOCK, DEPTH, EIGHT = 64, 16, 8
-DIRECT_THREADS, WGMMA_THREADS = 128, 384
+DIRECT_THREADS, WARPGROUP = 128, 128
 STAGES, BARRIERS, STAGE_ALIGN = 4, 16, 256
 PACKED = "hwc8"
 blocks = ceil_div(k, BLOCK)
@@ -110,8 +111,9 @@ AT_ONCE = 3 * MULTIPROCESSORS // 4  # larger clusters do not fill a GPU
 FEW = 64  # channels
 
 
-# A line is 64 columns; it lies in shared memory with a border, and with a distance between its channels that is odd.
-LINE, LINE_UNITS, FEW_FILTERS = 64, 73, 32
+# A line is 64 columns; each of four warpgroups has a ring of lines of x, with their border.
+LINE, GROUPS, FEW_FILTERS = 64, 4, 32
+_step_bytes = ceil_div(2 * DEPTH * (LINE + 2), STAGE_ALIGN) * STAGE_ALIGN
 LINES = n * h * ceil_div(w, LINE)
 
 
@@ -122,7 +124,7 @@ def _by_wgmma(steps: Dim, maps: tuple[TensorMap, ...], splits: int = 1, prefer: 
     shared_bytes = SHARED_BYTES + (STORED_BYTES if splits == 1 else 0)
     return Variant(
         f"by{splits}_wgmma" if splits > 1 else "wgmma",
-        Launch((grid, 1, 1), (WGMMA_THREADS, 1, 1), extras=(n,), shared_bytes=shared_bytes, maps=maps),
+        Launch((grid, 1, 1), (3 * WARPGROUP, 1, 1), extras=(n,), shared_bytes=shared_bytes, maps=maps),
         f"by wgmma, tiles of 256 or 224 pixels and 64 filters{share}",
         source="wgmma.cu",
         min_sm=90,
@@ -139,23 +141,25 @@ def _direct() -> Variant:
     )
 
 
-def _by_lines(steps: Dim) -> Variant:
+def _by_lines(steps: Dim, maps: tuple[TensorMap, ...]) -> Variant:
     stages = 4 - 2 * minimum(1, steps // 5)
-    shared = stages * (4 * DEPTH * LINE_UNITS * steps + BARRIERS) + 2 * DEPTH * SIZE * SIZE * FEW_FILTERS * steps
+    ring_bytes = stages * steps * _step_bytes + STAGE_ALIGN
+    shared = GROUPS * ring_bytes + 2 * DEPTH * SIZE * SIZE * FEW_FILTERS * steps + BARRIERS
     return Variant(
         "lines_wgmma",
         Launch(
-            (minimum(ceil_div(LINES, 2), MULTIPROCESSORS), 1, 1),
-            (WGMMA_THREADS, 1, 1),
+            (minimum(ceil_div(LINES, GROUPS), MULTIPROCESSORS), 1, 1),
+            ((1 + GROUPS) * WARPGROUP, 1, 1),
             extras=(n,),
             shared_bytes=shared,
+            maps=maps,
         ),
         "by wgmma, line by line of 64 columns, for at most 32 filters, which stay in shared memory",
         source="lines.cu",
         min_sm=90,
         only_sm=True,
         when=(steps <= 8) & (k <= FEW_FILTERS),
-        prefer=(LINES >= 8 * MULTIPROCESSORS) & (8 * w >= 7 * LINE * ceil_div(w, LINE)),
+        prefer=(LINES >= 32 * MULTIPROCESSORS) & (8 * w >= 7 * LINE * ceil_div(w, LINE)),
     )
 
 
@@ -166,26 +170,31 @@ _images_of_box = 1 - _of_images + _of_images * (_rows // (h + 1))
 _rows_of_box = (1 - _of_images) * (_rows + 2) + _of_images * (h + 1)
 
 
-def map_of(tensor: str, channels: Dim) -> TensorMap:
-    """Return the map by which a tile's pixels of a tensor come, 16 channels at a time."""
-    return TensorMap(tensor, (n, h, w, channels), box=(_images_of_box, _rows_of_box, _columns, DEPTH))
+# Of a tile, and of a line: images, rows, columns; 16 channels come at a time.
+TILE_BOX = (_images_of_box, _rows_of_box, _columns)
+LINE_BOX = (1, 1, LINE + 2)
 
 
-MAP_OF_X = map_of("x", c)
+def _maps(channels: tuple[Dim, ...], box: tuple[Dim | int, ...]) -> tuple[TensorMap, ...]:
+    """Return the maps of x, and of what is joined to it."""
+    tensors = zip(("x", "other"), channels, strict=False)
+    return tuple(TensorMap(tensor, (n, h, w, each), (*box, DEPTH)) for tensor, each in tensors)
 
 
-def variants_of(channels: Dim, *maps: TensorMap, adds: bool = False) -> tuple[Variant, ...]:
-    """Return the variants, most preferred first; ``maps``: of x, and of what is joined to it.
+def variants_of(*channels: Dim, adds: bool = False) -> tuple[Variant, ...]:
+    """Return the variants, most preferred first; ``channels``: of x, and of what is joined to it.
 
     Few channels do not pay for a cluster, but where something is added: then two blocks divide the pixels that they
     finish.
     """
-    steps = steps_of(channels)
+    every = reduce(operator.add, channels)
+    steps = steps_of(every)
+    maps, of_lines = (_maps(channels, box) for box in (TILE_BOX, LINE_BOX))
     return (
-        _by_lines(steps),
+        _by_lines(steps, of_lines),
         _by_wgmma(steps, maps, 8, 8 * TILES <= AT_ONCE),
-        _by_wgmma(steps, maps, 4, (4 * TILES <= AT_ONCE) & (channels > FEW)),
-        _by_wgmma(steps, maps, 2, (2 * TILES <= MULTIPROCESSORS) & (channels >= FEW if adds else channels > FEW)),
+        _by_wgmma(steps, maps, 4, (4 * TILES <= AT_ONCE) & (every > FEW)),
+        _by_wgmma(steps, maps, 2, (2 * TILES <= MULTIPROCESSORS) & (every >= FEW if adds else every > FEW)),
         _by_wgmma(steps, maps),
         _direct(),
     )

@@ -12,7 +12,6 @@ from ..channels_last.declaration import (
     COPIED_BY,
     FILTERS,
     FLOPS,
-    MAP_OF_X,
     OUTPUTS,
     PACKING,
     REQUIRES,
@@ -34,7 +33,7 @@ KERNEL = Kernel(
     attributes=ATTRIBUTES,
     requires=REQUIRES,
     packing=PACKING,
-    variants=variants_of(c, MAP_OF_X),
+    variants=variants_of(c),
     patterns=PLAIN,
     reference=reference,
     examples=(

@@ -14,7 +14,6 @@ from ..channels_last.declaration import (
     COPIED_BY,
     FILTERS,
     FLOPS,
-    MAP_OF_X,
     OTHER,
     OUTPUTS,
     PACKING,
@@ -47,7 +46,7 @@ KERNEL = Kernel(
     attributes=ATTRIBUTES,
     requires=REQUIRES,
     packing=PACKING,
-    variants=variants_of(c, MAP_OF_X, adds=True),
+    variants=variants_of(c, adds=True),
     patterns=ADDED,
     reference=reference,
     examples=(

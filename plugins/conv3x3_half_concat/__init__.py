@@ -13,7 +13,6 @@ from ..channels_last.declaration import (
     BIAS,
     COPIED_BY,
     EIGHT,
-    MAP_OF_X,
     MEASURED,
     OUTPUTS,
     PACKED,
@@ -23,7 +22,6 @@ from ..channels_last.declaration import (
     claims_of,
     filters_of,
     flops_of,
-    map_of,
     packing_of,
     variants_of,
 )
@@ -53,7 +51,7 @@ KERNEL = Kernel(
     attributes=ATTRIBUTES,
     requires=REQUIRES & d.multiple_of(EIGHT),
     packing=packing_of(channels, "x", "other"),
-    variants=variants_of(channels, MAP_OF_X, map_of("other", d)),
+    variants=variants_of(c, d),
     patterns=JOINED,
     reference=reference,
     examples=(
