@@ -53,7 +53,7 @@ __device__ __forceinline__ void load_lines(const LineRing& ring, const Tensors& 
         const bool inside = static_cast<unsigned>(column) < kWidth && eight < kChannels / kEight;  // others become zeros
         const unsigned to = stage + eight / kEights * Line::kStepBytes + pixel * Line::kPixelBytes + eight % kEights * 16;
         const T* const from = (is_joined(eight * kEight) ? row_of_other : row_of_x) + (inside ? at_pixel(column, eight * kEight) : 0);
-        copy_async<16>(swizzled<Line::kPixelBytes>(to), from, inside ? 16 : 0);
+        copy_async<16>(swizzled<Line::kPixelBytes>(to), from, inside ? bytes_of_unit(eight * kEight) : 0);
       }
       arrive_with_copies(full);
     }
@@ -77,7 +77,7 @@ struct LineOutputs {
 #pragma unroll
     for (int i = 0; i < kRuns * kRun; ++i) {
       const int at = filter + i / kRun * 16 + i % kRun;
-      of_bias[i] = at < kFilters ? to_float(tensors.bias[at]) : 0.0f;
+      of_bias[i] = bias_of(tensors, at);
     }
   }
 

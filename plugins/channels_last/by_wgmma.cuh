@@ -71,7 +71,7 @@ __device__ __forceinline__ void multiply_tiles(const Ring<Plan>& ring, const Ten
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int filter = Place(tile).block * kFilterBlock + filter_of_lane + 2 * i;
-      start[i] = filter < kFilters ? to_float(tensors.bias[filter]) : 0.0f;
+      start[i] = bias_of(tensors, filter);
     }
   };
   load_start(blockIdx.x);

@@ -42,7 +42,11 @@ BIAS = Tensor("bias", (k,), "T", "bias of each filter", weight=True)
 OUTPUTS = (Tensor("y", (n, k, h, w), "T", "feature maps", layout=PACKED),)
 TYPES = float_types()[1:]
 ATTRIBUTES = (ACTIVATION,)
-REQUIRES = c.multiple_of(EIGHT) & k.multiple_of(EIGHT)
+
+
+def stored(channels: Dim) -> Dim:
+    """Return the channels that a tensor has in memory."""
+    return ceil_div(channels, EIGHT) * EIGHT
 
 
 def steps_of(channels: Dim) -> Dim:
@@ -135,7 +139,7 @@ def _by_wgmma(steps: Dim, maps: tuple[TensorMap, ...], splits: int = 1, prefer: 
 
 
 def _direct() -> Variant:
-    grid = (ceil_div(n * h * w * (k // EIGHT), DIRECT_THREADS), 1, 1)
+    grid = (ceil_div(n * h * w * ceil_div(k, EIGHT), DIRECT_THREADS), 1, 1)
     return Variant(
         "direct", Launch(grid, (DIRECT_THREADS, 1, 1), extras=(n,)), "plain multiply-adds, 8 filters a thread"
     )
@@ -159,7 +163,7 @@ def _by_lines(steps: Dim, maps: tuple[TensorMap, ...]) -> Variant:
         min_sm=90,
         only_sm=True,
         when=(steps <= 8) & (k <= FEW_FILTERS),
-        prefer=(LINES >= 32 * MULTIPROCESSORS) & (8 * w >= 7 * LINE * ceil_div(w, LINE)),
+        prefer=(LINES >= 12 * MULTIPROCESSORS) & (8 * w >= 7 * LINE * ceil_div(w, LINE)),
     )
 
 
@@ -178,7 +182,7 @@ LINE_BOX = (1, 1, LINE + 2)
 def _maps(channels: tuple[Dim, ...], box: tuple[Dim | int, ...]) -> tuple[TensorMap, ...]:
     """Return the maps of x, and of what is joined to it."""
     tensors = zip(("x", "other"), channels, strict=False)
-    return tuple(TensorMap(tensor, (n, h, w, each), (*box, DEPTH)) for tensor, each in tensors)
+    return tuple(TensorMap(tensor, (n, h, w, stored(each)), (*box, DEPTH)) for tensor, each in tensors)
 
 
 def variants_of(*channels: Dim, adds: bool = False) -> tuple[Variant, ...]:
@@ -209,11 +213,13 @@ MANY_PIXELS = MEASURED & (h * w >= 3136) & (_pixels >= 8192)
 
 
 def claims_of(channels: Dim) -> tuple[Condition, ...]:
-    """Return the claims of a convolution that adds nothing."""
+    """Return the claims of a convolution that adds nothing; of the sizes that fill no unit of eight, very large ones."""
+    whole = MEASURED & channels.multiple_of(EIGHT) & k.multiple_of(EIGHT)
     return (
-        MANY_PIXELS & (k <= BLOCK),
-        MEASURED & (channels >= 256) & (_pixels <= 256),
-        MEASURED & (channels >= 128) & (_pixels >= 5000) & (_pixels <= 26000),
+        whole & MANY_PIXELS & (k <= BLOCK),
+        MANY_PIXELS & (k <= BLOCK) & (_pixels >= 2**18),
+        whole & (channels >= 256) & (_pixels <= 256),
+        whole & (channels >= 128) & (_pixels >= 5000) & (_pixels <= 26000),
     )
 
 

@@ -18,10 +18,9 @@ __device__ __forceinline__ void channels_last_direct(const Tensors& tensors) {
   if (pixel >= tensors.n * (kHeight * kWidth)) return;
   const int in_plane = pixel % (kHeight * kWidth), image = pixel / (kHeight * kWidth);
   const int top = in_plane / kWidth - kPad, left = in_plane % kWidth - kPad;
-  const Vector<T, kEight> of_bias = load_vector<kEight>(tensors.bias + first);
   float sums[kEight];
 #pragma unroll
-  for (int f = 0; f < kEight; ++f) sums[f] = to_float(of_bias.value[f]);
+  for (int f = 0; f < kEight; ++f) sums[f] = bias_of(tensors, first + f);
 #pragma unroll 1
   for (int tap = 0; tap < kTaps; ++tap) {
     const int row = top + tap / kSize, column = left + tap % kSize;
@@ -33,12 +32,13 @@ __device__ __forceinline__ void channels_last_direct(const Tensors& tensors) {
     for (int eight = 0; eight < kChannels / kEight; ++eight) {
       const int channel = eight * kEight;
       const Vector<T, kEight> of_x = load_vector<kEight>((is_joined(channel) ? from_other : from_x) + at_pixel(0, channel));
+      const int exist = bytes_of_unit(channel) / 2;  // of the eight channels
       const T* const filters = tensors.filters + ((first / kFilterBlock * kSteps * kEights + eight) * kTaps + tap) * kOfTap;
 #pragma unroll
       for (int f = 0; f < kEight; ++f) {
         const Vector<T, kEight> weights = load_vector<kEight>(filters + row_of(first % kFilterBlock + f) * kEight);
 #pragma unroll
-        for (int i = 0; i < kEight; ++i) sums[f] = fmaf(to_float(of_x.value[i]), to_float(weights.value[i]), sums[f]);
+        for (int i = 0; i < kEight; ++i) sums[f] = i < exist ? fmaf(to_float(of_x.value[i]), to_float(weights.value[i]), sums[f]) : sums[f];
       }
     }
   }

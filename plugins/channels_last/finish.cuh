@@ -117,7 +117,8 @@ struct SharedOutputs {
   const Place& place;
   const int of_tile, filter, first_pixel;
   int at[kRuns];  // -1: nowhere
-  Vector<T, kRun> of_bias{}, added[kRuns];
+  float of_bias[kRun];
+  Vector<T, kRun> added[kRuns];
 
   __device__ __forceinline__ SharedOutputs(const Tensors& tensors_, const Place& place_)
       : tensors(tensors_),
@@ -128,7 +129,8 @@ struct SharedOutputs {
 
   // Finds the outputs' places, and loads what they are made of beside sums.
   __device__ __forceinline__ void begin() {
-    if (filter < kFilters) of_bias = load_vector<kRun>(tensors.bias + filter);
+#pragma unroll
+    for (int f = 0; f < kRun; ++f) of_bias[f] = bias_of(tensors, filter + f);
 #pragma unroll
     for (int i = 0; i < kRuns; ++i) {
       const int pixel = pixel_of(i), half = pixel / kHalfPixels;
@@ -147,7 +149,7 @@ struct SharedOutputs {
     for (int i = 0; i < kRuns; ++i) {
       float total[kRun];
 #pragma unroll
-      for (int f = 0; f < kRun; ++f) total[f] = to_float(of_bias.value[f]);
+      for (int f = 0; f < kRun; ++f) total[f] = of_bias[f];
 #pragma unroll
       for (unsigned block = 0; block < Plan::kSplits; ++block) {
         const float4 part = read_remote(shared + pixel_of(i) * Plan::kSumPitch + of_tile, block);

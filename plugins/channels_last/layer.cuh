@@ -1,7 +1,8 @@
 // The layer that a 3x3 convolution of channels-last maps is compiled for, and how its filters are packed.
 //
-// x [n, H, W, C], other and y [n, H, W, K], bias [K]; padding 1, C and K multiples of 8. For a kernel with an axis d, other is [n, H, W, D]
-// instead, and joined to x: the filters read its channels behind those of x, and kChannels is C + D.
+// x [n, H, W, C], other and y [n, H, W, K], bias [K]; padding 1. Channels are stored by eights: kOfX and kFilters count those that are stored, too.
+// Zeros are written behind the last one, and nothing that is read there is used. For a kernel with an axis d, other is [n, H, W, D] instead, and joined
+// to x: the filters read its channels behind those of x, and kChannels is C + D; C and D are multiples of 8 there. Where other is added, K is one.
 // filters [K / 64, C / 16, 2, 3, 3, 64, 8], filled up with zeros: of 64 filters, 8 channels at a tap. Among 16 filters, filter 4 t + 2 i + e is
 // row 8 i + 2 t + e: then a lane of by_wgmma.cuh has four neighbours.
 #pragma once
@@ -16,14 +17,15 @@ constexpr int kJoined = AXIS_D;
 #else
 constexpr int kJoined = 0;
 #endif
-constexpr int kHeight = AXIS_H, kWidth = AXIS_W, kOfX = AXIS_C, kChannels = kOfX + kJoined, kFilters = AXIS_K;
+constexpr int kEight = 8, kHeight = AXIS_H, kWidth = AXIS_W;
+constexpr int kOfX = ceil_div(AXIS_C, kEight) * kEight, kChannels = kOfX + kJoined, kFilters = ceil_div(AXIS_K, kEight) * kEight;
 constexpr int kSize = 3, kPad = 1, kTaps = kSize * kSize;
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
-constexpr int kEight = 8, kDepth = 16, kEights = kDepth / kEight, kFilterBlock = 64;
+constexpr int kDepth = 16, kEights = kDepth / kEight, kFilterBlock = 64;
 constexpr int kSteps = ceil_div(kChannels, kDepth), kFilterBlocks = ceil_div(kFilters, kFilterBlock);
 // Numbers of 64 filters: of 8 channels at a tap, of 16 channels at all taps.
 constexpr int kOfTap = kFilterBlock * kEight, kOfStep = kEights * kTaps * kOfTap;
-static_assert(sizeof(T) == 2 && kOfX % kEight == 0 && kJoined % kEight == 0 && kFilters % kEight == 0);
+static_assert(sizeof(T) == 2 && (kJoined == 0 || (AXIS_C % kEight == 0 && kJoined % kEight == 0)));
 
 // What a launch is given; `other` is added before the activation, or joined to x. Maps are of images, rows, columns and channels.
 struct Tensors {
@@ -44,6 +46,14 @@ __device__ __forceinline__ constexpr bool is_joined(int channel) { return kJoine
 __device__ __forceinline__ constexpr int at_pixel(int pixel, int channel) {
   return is_joined(channel) ? pixel * kJoined + (channel - kOfX) : pixel * kOfX + channel;
 }
+
+// The bytes of a unit of 8 channels, from this one on, that are channels.
+__device__ __forceinline__ constexpr int bytes_of_unit(int channel) {
+  return AXIS_C % kEight == 0 || AXIS_C - channel >= kEight ? 16 : (AXIS_C - channel) * 2;
+}
+
+// A filter's bias; 0 behind the last one.
+__device__ __forceinline__ float bias_of(const Tensors& tensors, int filter) { return filter < AXIS_K ? to_float(tensors.bias[filter]) : 0.0f; }
 
 template <bool kAdds>
 __device__ __forceinline__ T output(float sum, float added) {

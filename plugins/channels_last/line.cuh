@@ -12,7 +12,7 @@
 #include "wgmma.cuh"
 
 // A tensor map brings 16 channels of a line at once, if they are of one tensor; otherwise the 32 threads of a warp copy them.
-constexpr bool kMapped = LAUNCH_MAPS > 0 && (kJoined == 0 || kOfX % kDepth == 0);
+constexpr bool kMapped = LAUNCH_MAPS > 0 && AXIS_C % (kJoined > 0 ? kDepth : kEight) == 0;
 constexpr int kGroups = 4, kLineThreads = (1 + kGroups) * kRole;
 constexpr int kLoadRegisters = 32;  // of a thread
 constexpr int kLineAlign = 256;     // a swizzle repeats after 256 bytes

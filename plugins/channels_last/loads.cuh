@@ -49,7 +49,7 @@ struct Loader {
     for (int unit = 0; unit < kUnits; ++unit) {
       const bool copied = inside && at[unit] >= 0;  // others become zeros
       const T* const from = tensor + (!copied ? 0 : kJoined > 0 ? at_pixel(at[unit], channel) : at[unit] + step * kDepth);
-      if (exists(unit)) copy_async<16>(to + unit * kPixelsAtOnce * 16, from, copied ? 16 : 0);
+      if (exists(unit)) copy_async<16>(to + unit * kPixelsAtOnce * 16, from, copied ? bytes_of_unit(channel) : 0);
     }
   }
 

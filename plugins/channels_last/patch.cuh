@@ -25,7 +25,7 @@ constexpr int kImageRows = kWholeTiles ? kHeight : kHeight + 1;
 constexpr int kTilesAcross = ceil_div(kWidth, kTileColumns);
 // A box is rows of one image, or some images as they are, each with the row of zeros above it; and its channels are of one tensor.
 constexpr bool kWholeImages = !kWholeTiles && kTileRows % kImageRows == 0;
-constexpr bool kMapped = LAUNCH_MAPS > 0 && (kWholeTiles || kWholeImages) && (kJoined == 0 || kOfX % kDepth == 0);
+constexpr bool kMapped = LAUNCH_MAPS > 0 && (kWholeTiles || kWholeImages) && AXIS_C % (kJoined > 0 ? kDepth : kEight) == 0;
 constexpr int kBoxPixels = (kWholeTiles ? kTileRows + 2 : kTileRows) * kBorderColumns;
 constexpr int kPixelBytes = kMapped ? kEights * 16 : 16;  // from a pixel's first unit to the next one's
 using ImageSpot = Spot<kImageRows, kHeight, kWidth>;

@@ -9,9 +9,9 @@ from kernel_on_cpu import disagreement_on_cpu, needs_gcc, unchanged
 from lenet_trt.kernel import registry
 
 PLAIN, ADDS, JOINS = "conv3x3_half", "conv3x3_half_add", "conv3x3_half_concat"
-# Whole images in a tile, and filters that fill no block; rows of several images; halves one above the other; tiles of one
-# image each; steps of 8 channels; more steps than stages; halves of 14 rows, side by side, above each other, and for few
-# tiles.
+# Whole images in a tile, and filters that fill no block; rows of several images; halves one above the other; tiles of
+# one image each; steps of 8 channels; more steps than stages; halves of 14 rows, side by side, above each other, and
+# for few tiles.
 SEVERAL = {"n": 3, "c": 24, "h": 7, "w": 9, "k": 72}
 NARROW = {"n": 5, "c": 16, "h": 9, "w": 7, "k": 64}
 WHOLE = {"n": 2, "c": 40, "h": 16, "w": 27, "k": 72}
@@ -19,6 +19,9 @@ NARROW_WHOLE = {"n": 3, "c": 16, "h": 32, "w": 8, "k": 8}
 DEEP = {"n": 2, "c": 136, "h": 7, "w": 6, "k": 40}
 FOURTEEN = {"n": 3, "c": 72, "h": 14, "w": 14, "k": 72}
 TWICE_FOURTEEN = {"n": 2, "c": 24, "h": 28, "w": 20, "k": 40}
+# Channels that fill no unit of eight, at first and at last.
+FEW_CHANNELS = {"n": 2, "c": 3, "h": 9, "w": 20, "k": 20}
+FEW_FILTERS = {"n": 2, "c": 44, "h": 7, "w": 7, "k": 13}
 # Line by line: strips and images that end within a warpgroup's lines; images of one row; two stages; a single line a
 # warpgroup.
 STRIPS = {"n": 3, "c": 24, "h": 5, "w": 70, "k": 32}
@@ -49,6 +52,15 @@ CASES = [
     (PLAIN, "lines_wgmma", STAGES, "fp16", True),
     (PLAIN, "lines_wgmma", LONELY, "bf16", True),
     (PLAIN, "direct", WHOLE, "fp16", False),
+    (PLAIN, "wgmma", FEW_CHANNELS, "fp16", False),
+    (PLAIN, "wgmma", FEW_FILTERS, "bf16", True),
+    (PLAIN, "by2_wgmma", FEW_FILTERS, "fp16", True),
+    (PLAIN, "lines_wgmma", FEW_CHANNELS, "fp16", False),
+    (PLAIN, "lines_wgmma", FEW_FILTERS, "bf16", True),
+    (PLAIN, "direct", FEW_CHANNELS, "bf16", True),
+    (PLAIN, "direct", FEW_FILTERS, "fp16", True),
+    (ADDS, "wgmma", {**FEW_CHANNELS, "k": 24}, "fp16", True),
+    (JOINS, "wgmma", {**EQUAL, "k": 9}, "fp16", True),
     (ADDS, "wgmma", WHOLE, "fp16", False),
     (ADDS, "wgmma", NARROW, "bf16", True),
     (ADDS, "wgmma", TWICE_FOURTEEN, "fp16", True),
@@ -93,6 +105,8 @@ def test_the_source_computes_the_reference(
         pytest.param(ADDS, "by2_wgmma", WHOLE, marks=pytest.mark.slow),
         pytest.param(PLAIN, "wgmma", TWICE_FOURTEEN, marks=pytest.mark.slow),
         pytest.param(JOINS, "wgmma", EQUAL, marks=pytest.mark.slow),
+        pytest.param(PLAIN, "lines_wgmma", STRIPS, marks=pytest.mark.slow),
+        pytest.param(JOINS, "lines_wgmma", {**STRIPS_OF_BOTH, "c": 32}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
