@@ -30,7 +30,7 @@ struct Products {
     wait_for_bytes(ring.full(turn.stage), turn.parity);
     if constexpr (!kMapped) publish_to_units();  // what the copies of threads wrote
     const unsigned stage = ring.address + turn.stage * Plan::kStageBytes;
-    const unsigned long long of_x = wgmma_operand<kBorder * 16, kBorderColumns * kPixelBytes, kMapped ? 32 : 0>(stage + first_pixel * kPixelBytes);
+    const unsigned long long of_x = wgmma_operand<16, kBorderColumns * kPixelBytes, kPixelBytes>(stage + first_pixel * kPixelBytes);
     const unsigned long long of_filters = wgmma_operand<kTaps * kOfTap * 2, 128>(stage + Plan::kXBytes);
     wgmma_begin();
 #pragma unroll

@@ -213,7 +213,7 @@ MANY_PIXELS = MEASURED & (h * w >= 3136) & (_pixels >= 8192)
 
 
 def claims_of(channels: Dim) -> tuple[Condition, ...]:
-    """Return the claims of a convolution that adds nothing; of the sizes that fill no unit of eight, very large ones."""
+    """Return the claims of a convolution that adds nothing; where channels are no eights, on very many pixels."""
     whole = MEASURED & channels.multiple_of(EIGHT) & k.multiple_of(EIGHT)
     return (
         whole & MANY_PIXELS & (k <= BLOCK),

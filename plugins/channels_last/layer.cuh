@@ -1,8 +1,8 @@
 // The layer that a 3x3 convolution of channels-last maps is compiled for, and how its filters are packed.
 //
-// x [n, H, W, C], other and y [n, H, W, K], bias [K]; padding 1. Channels are stored by eights: kOfX and kFilters count those that are stored, too.
-// Zeros are written behind the last one, and nothing that is read there is used. For a kernel with an axis d, other is [n, H, W, D] instead, and joined
-// to x: the filters read its channels behind those of x, and kChannels is C + D; C and D are multiples of 8 there. Where other is added, K is one.
+// x [n, H, W, C], other and y [n, H, W, K], bias [K]; padding 1. Channels are stored by eights, as kOfX and kFilters count them: zeros are written
+// behind the last one, and nothing that is read there is used. For a kernel with an axis d, other is [n, H, W, D] instead, and joined to x: the
+// filters read its channels behind those of x, and kChannels is C + D; C and D are multiples of 8 there. Where other is added, K is one.
 // filters [K / 64, C / 16, 2, 3, 3, 64, 8], filled up with zeros: of 64 filters, 8 channels at a tap. Among 16 filters, filter 4 t + 2 i + e is
 // row 8 i + 2 t + e: then a lane of by_wgmma.cuh has four neighbours.
 #pragma once

@@ -1,4 +1,4 @@
-// The warpgroup of by_wgmma.cuh that fills the stages: it lets everything be copied, and computes nothing but addresses. Boxes need only its first thread.
+// The warpgroup of by_wgmma.cuh that fills the stages: it lets everything be copied, and computes nothing but addresses. Boxes need one thread of it.
 #pragma once
 
 #include "channels_last/patch.cuh"
@@ -19,6 +19,7 @@ __device__ __forceinline__ void clear_last_row(const Ring<Plan>& ring) {
 template <typename Plan>
 struct Loader {
   static constexpr int kPixelsAtOnce = kRole / kEights, kUnits = ceil_div(kBorder, kPixelsAtOnce);
+  static_assert(kPixelsAtOnce * kPixelBytes % kStageAlign == 0);  // a thread's units are swizzled alike
 
   const Tensors& tensors;
   const int eight = threadIdx.x % kEights, first_pixel = threadIdx.x / kEights;
@@ -41,7 +42,7 @@ struct Loader {
   }
 
   __device__ __forceinline__ void copy_x(unsigned stage, int step) const {
-    const unsigned to = stage + (eight * kBorder + first_pixel) * 16;
+    const unsigned to = swizzled<kPixelBytes>(stage + first_pixel * kPixelBytes + eight * 16);
     const int channel = step * kDepth + eight * kEight;
     const bool inside = kChannels % kDepth == 0 || channel < kChannels;
     const T* const tensor = is_joined(channel) ? tensors.other : tensors.x;
@@ -49,7 +50,7 @@ struct Loader {
     for (int unit = 0; unit < kUnits; ++unit) {
       const bool copied = inside && at[unit] >= 0;  // others become zeros
       const T* const from = tensor + (!copied ? 0 : kJoined > 0 ? at_pixel(at[unit], channel) : at[unit] + step * kDepth);
-      if (exists(unit)) copy_async<16>(to + unit * kPixelsAtOnce * 16, from, copied ? bytes_of_unit(channel) : 0);
+      if (exists(unit)) copy_async<16>(to + unit * kPixelsAtOnce * kPixelBytes, from, copied ? bytes_of_unit(channel) : 0);
     }
   }
 

@@ -5,8 +5,8 @@
 // as whole tiles, each tile is of one image. Otherwise the rows of all images lie one below the other, with a row of zeros between two images: so a
 // tile may hold rows of several.
 //
-// A unit is 8 channels of a pixel of x, 16 bytes. A stage has the pixels of a tile and its border. Where a tensor map can bring them, as a box, the two
-// units of a pixel follow each other, swizzled. Otherwise threads copy them, the first unit of all pixels, then the second one.
+// A stage has 16 channels of the pixels of a tile and its border: two units of 16 bytes a pixel, swizzled. A tensor map brings them where they are a
+// box; otherwise threads copy them.
 #pragma once
 
 #include "channels_last/layer.cuh"
@@ -23,11 +23,11 @@ constexpr int kBorderColumns = kTileColumns + 2, kBorder = kBorderColumns * (kTi
 constexpr bool kWholeTiles = kHeight % kTileRows == 0;
 constexpr int kImageRows = kWholeTiles ? kHeight : kHeight + 1;
 constexpr int kTilesAcross = ceil_div(kWidth, kTileColumns);
-// A box is rows of one image, or some images as they are, each with the row of zeros above it; and its channels are of one tensor.
+// A box is rows of one image, or some images, each with the row of zeros above it; and its channels are of one tensor.
 constexpr bool kWholeImages = !kWholeTiles && kTileRows % kImageRows == 0;
 constexpr bool kMapped = LAUNCH_MAPS > 0 && (kWholeTiles || kWholeImages) && AXIS_C % (kJoined > 0 ? kDepth : kEight) == 0;
 constexpr int kBoxPixels = (kWholeTiles ? kTileRows + 2 : kTileRows) * kBorderColumns;
-constexpr int kPixelBytes = kMapped ? kEights * 16 : 16;  // from a pixel's first unit to the next one's
+constexpr int kPixelBytes = kEights * 16;
 using ImageSpot = Spot<kImageRows, kHeight, kWidth>;
 
 __device__ __forceinline__ int tiles_of(int n) {
@@ -47,14 +47,14 @@ struct Place {
 };
 
 constexpr int kPixelPitch = kFilterBlock + kEight;  // of an output's filters in shared memory: pixels that are written at once have different banks
-
-constexpr int kStageAlign = 256;  // a swizzle repeats after 256 bytes
+constexpr int kStageAlign = 256;                    // a swizzle repeats after 256 bytes
 
 // The stages of a block; kSplits blocks of a cluster divide the channels of a tile. A stage has 16 channels of x and of the filters.
 template <int kSplits_>
 struct Plan {
   static constexpr int kSplits = kSplits_;
-  static constexpr unsigned kXBytes = ceil_div(kEights * kBorder * 16, kStageAlign) * kStageAlign, kFilterBytes = kOfStep * 2, kStageBytes = kXBytes + kFilterBytes;
+  static constexpr unsigned kXBytes = ceil_div(kBorder * kPixelBytes, kStageAlign) * kStageAlign, kFilterBytes = kOfStep * 2;
+  static constexpr unsigned kStageBytes = kXBytes + kFilterBytes;
   static constexpr int kStages = 4;
   // Behind the stages, outputs on their way, where a block computes them alone.
   static constexpr unsigned kStored = kStages * (kStageBytes + 16 /* barriers */);
