@@ -117,6 +117,7 @@ struct LineOutputs {
       if constexpr (kAdds) others = *reinterpret_cast<const Vector<T, kRun>*>(&added[pixel][run]);
 #pragma unroll
       for (int f = 0; f < kRun; ++f) outputs.value[f] = output<kAdds>(sums[8 * run + 4 * (f / 2) + 2 * pixel + f % 2], to_float(others.value[f]));
+      clear_padding(outputs, filter + 16 * run);
       if (exists(pixel, run)) store_vector(tensors.y + at(row, pixel, run), outputs);
     }
   }

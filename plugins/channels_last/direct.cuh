@@ -49,5 +49,6 @@ __device__ __forceinline__ void channels_last_direct(const Tensors& tensors) {
   for (int f = 0; f < kEight; ++f) {
     outputs.value[f] = from_float<T>(activate<kActivation>(kAdds ? sums[f] + to_float(others.value[f]) : sums[f]));
   }
+  clear_padding(outputs, first);
   store_vector(tensors.y + at, outputs);
 }

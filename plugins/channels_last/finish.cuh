@@ -81,7 +81,9 @@ struct StoredPixels {
     const unsigned* const from = reinterpret_cast<const unsigned*>(in_shared(part));
     const uint2 first = *reinterpret_cast<const uint2*>(from), second = *reinterpret_cast<const uint2*>(from + kEight / 2);
     const int to = at(part);
-    if (to >= 0) store_vector(reinterpret_cast<unsigned*>(tensors.y + to), Vector<unsigned, 4>{{first.x, second.x, first.y, second.y}});
+    Vector<unsigned, 4> words{{first.x, second.x, first.y, second.y}};
+    clear_padding(reinterpret_cast<Vector<T, kEight>&>(words), filter);
+    if (to >= 0) store_vector(reinterpret_cast<unsigned*>(tensors.y + to), words);
   }
 
  private:
@@ -158,6 +160,7 @@ struct SharedOutputs {
       Vector<T, kRun> outputs;
 #pragma unroll
       for (int f = 0; f < kRun; ++f) outputs.value[f] = output<kAdds>(total[f], to_float(added[i].value[f]));
+      clear_padding(outputs, filter);
       if (at[i] >= 0) store_vector(tensors.y + at[i], outputs);
     }
   }

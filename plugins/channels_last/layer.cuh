@@ -55,6 +55,17 @@ __device__ __forceinline__ constexpr int bytes_of_unit(int channel) {
 // A filter's bias; 0 behind the last one.
 __device__ __forceinline__ float bias_of(const Tensors& tensors, int filter) { return filter < AXIS_K ? to_float(tensors.bias[filter]) : 0.0f; }
 
+// Puts zeros behind the last filter; `filter` is that of the first output. Without it NaN in x would come there.
+template <int kCount>
+__device__ __forceinline__ void clear_padding(Vector<T, kCount>& outputs, int filter) {
+  if constexpr (AXIS_K % kEight != 0) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (filter + i >= AXIS_K) outputs.value[i] = from_float<T>(0.0f);
+    }
+  }
+}
+
 template <bool kAdds>
 __device__ __forceinline__ T output(float sum, float added) {
   return from_float<T>(activate<kActivation>(kAdds ? sum + added : sum));

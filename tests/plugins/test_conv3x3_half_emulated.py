@@ -120,12 +120,29 @@ def test_a_launch_without_tensor_maps_computes_the_same(
 
 @needs_gcc
 @pytest.mark.parametrize("value", [np.inf, np.nan, 65504.0])
-@pytest.mark.parametrize(("name", "axes", "tensor"), [(ADDS, SEVERAL, 0), (JOINS, BOTH, 1)])
+@pytest.mark.parametrize(
+    ("name", "variant", "axes", "tensor"),
+    [
+        (ADDS, "wgmma", SEVERAL, 0),
+        (JOINS, "wgmma", BOTH, 1),
+        # Nor is it where no filter is.
+        (PLAIN, "wgmma", FEW_FILTERS, 0),
+        pytest.param(PLAIN, "by2_wgmma", FEW_FILTERS, 0, marks=pytest.mark.slow),
+        pytest.param(PLAIN, "lines_wgmma", FEW_FILTERS, 0, marks=pytest.mark.slow),
+        pytest.param(PLAIN, "direct", FEW_FILTERS, 0, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_what_is_not_finite_stays_in_its_windows(
-    name: str, axes: dict[str, int], tensor: int, value: float, tmp_path_factory: pytest.TempPathFactory
+    name: str,
+    variant: str,
+    axes: dict[str, int],
+    tensor: int,
+    value: float,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     def change(plain: list[np.ndarray]) -> None:
         plain[tensor][1, 3, 0, 5] = value
 
     kernel = registry.kernel(name)
-    assert disagreement_on_cpu(kernel, "wgmma", axes, {"activation": "none"}, change, tmp_path_factory, "fp16") is None
+    assert disagreement_on_cpu(kernel, variant, axes, {"activation": "none"}, change, tmp_path_factory, "fp16") is None
