@@ -37,11 +37,11 @@ def joined(records: Sequence[Record]) -> Record | None:
 def mixture(records: Sequence[Record], *, commits: bool = False) -> str | None:
     """Return what two of these records do not have in common, such as "GPU A and B"; None where one table can have all.
 
-    ``commits``: they have to be of one commit, too.
+    ``commits``: they have to be of one commit, too. Without it, records of several commits have several libraries.
     """
     for one, other in combinations(records, 2):
         commit = [("commit", one.commit, other.commit)] if commits else []
-        for what, wanted, seen in (*_facts(one, other), *commit):
+        for what, wanted, seen in (*_facts(one, other, library=commits or one.commit == other.commit), *commit):
             if seen != wanted:
                 return f"{what} {wanted} and {seen}"
     return None
@@ -69,13 +69,13 @@ def kept(old: Record | None, case: RowCase, *backends: str) -> list[Row]:
     return rows if all(row.stats is not None for row in rows) else []
 
 
-def _facts(record: Record, other: Record) -> list[tuple[str, object, object]]:
+def _facts(record: Record, other: Record, *, library: bool = True) -> list[tuple[str, object, object]]:
     """Return what two records must have in common: its name, and the value in each.
 
     The program and the library count where both records name one: a run without trtexec has times of others alone.
     """
     found: list[tuple[str, object, object]] = [("suite", record.suite, other.suite), ("GPU", record.gpu, other.gpu)]
-    for what, key in (("trtexec", "trtexec"), ("plugin library", "library_sha256")):
+    for what, key in (("trtexec", "trtexec"), *([("plugin library", "library_sha256")] if library else [])):
         if record.details.get(key) and other.details.get(key):
             found.append((what, record.details[key], other.details[key]))
     return found

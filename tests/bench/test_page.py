@@ -14,7 +14,7 @@ import pytest
 from bench_data import record, stats
 from lenet_trt.bench import page
 from lenet_trt.bench.gains import gains, measured_workloads
-from lenet_trt.bench.record import Record, Row, as_json
+from lenet_trt.bench.record import Record, Row, as_json, load_record
 from lenet_trt.bench.sources import Sources
 from lenet_trt.bench.tables import duration
 from lenet_trt.errors import LenetTrtError
@@ -313,11 +313,20 @@ def test_networks_have_a_line_each_with_both_engines(records: Path) -> None:
     assert [halves[0], *halves[2:]] == ["| network | fp16, batch 1 |", f"| lstm | {half} |"]
     with pytest.raises(LenetTrtError, match="no option 'batch'; it has backend and precision"):
         figure(records, "networks gpu/zoo batch=1")
-    later = record(row("TensorRT", "gpt", 1, "fp16", 90), suite="zoo", environment=HERE)
+    later = replace(
+        record(row("TensorRT", "gpt", 1, "fp16", 90), suite="zoo", environment=HERE),
+        commit="b" * 40,
+        details={"library_sha256": "b" * 64},
+    )
     (records / "gpu/later.json").write_text(as_json(later))
+    (records / "gpu/rebuilt.json").write_text(as_json(replace(later, details={"library_sha256": "c" * 64})))
     (records / "gpu/other.json").write_text(as_json(replace(later, environment={**HERE, "gpu": "GPU Z"})))
     with pytest.raises(LenetTrtError, match="are of GPU GPU X and GPU Z: a table must not mix them"):
         figure(records, "networks gpu/zoo,gpu/other")
+    with pytest.raises(LenetTrtError, match="are of plugin library b+ and c+: a table must not mix them"):
+        figure(records, "networks gpu/later,gpu/rebuilt")
+    zoo = records / "gpu/zoo.json"
+    zoo.write_text(as_json(replace(load_record(zoo), details={"library_sha256": "a" * 64})))  # of an earlier commit
     *_, first, second = figure(records, "networks gpu/zoo,gpu/later").strip().splitlines()
     assert [first, second] == [*lines, f"| gpt | - | - | {duration(stats(90).median_us)} |"]
     with pytest.raises(LenetTrtError, match="measured the same network twice"):
