@@ -44,6 +44,7 @@ KERNEL = Kernel(
         {"n": 19, "c": 24, "h": 57, "w": 60, "k": 24, "activation": "silu"},
         {"n": 5, "c": 264, "h": 14, "w": 14, "k": 200, "activation": "gelu"},
         {"n": 4, "c": 512, "h": 7, "w": 7, "k": 512, "activation": "relu"},
+        {"n": 4, "c": 72, "h": 28, "w": 28, "k": 128, "activation": "none"},
         {"n": 2, "c": 3, "h": 16, "w": 70, "k": 12, "activation": "none"},
     ),
     claims=CLAIMS,
