@@ -323,7 +323,7 @@ def test_networks_have_a_line_each_with_both_engines(records: Path) -> None:
     (records / "gpu/other.json").write_text(as_json(replace(later, environment={**HERE, "gpu": "GPU Z"})))
     with pytest.raises(LenetTrtError, match="are of GPU GPU X and GPU Z: a table must not mix them"):
         figure(records, "networks gpu/zoo,gpu/other")
-    with pytest.raises(LenetTrtError, match="are of plugin library b+ and c+: a table must not mix them"):
+    with pytest.raises(LenetTrtError, match=r"are of plugin library b+ and c+: a table must not mix them"):
         figure(records, "networks gpu/later,gpu/rebuilt")
     zoo = records / "gpu/zoo.json"
     zoo.write_text(as_json(replace(load_record(zoo), details={"library_sha256": "a" * 64})))  # of an earlier commit
