@@ -95,9 +95,15 @@ def test_another_convolution_is_no_place(changed: dict[str, Any]) -> None:
         taken(model_of(conv("z", **changed), group=int(changed.get("group", 1))), CONV)
 
 
-def test_filters_that_8_does_not_divide_are_no_place() -> None:
-    with pytest.raises(LenetTrtError, match=r"wants k is a multiple of 8|k is a multiple of 8"):
-        taken(model_of(conv("z"), filters=12), CONV)
+def test_filters_that_8_does_not_divide_are_taken_where_nothing_is_added() -> None:
+    assert taken(model_of(conv("z"), filters=12), CONV) == {CONV: 1}
+    with pytest.raises(LenetTrtError, match=f"{ADD}.*k is a multiple of 8"):
+        taken(model_of(conv("c"), helper.make_node("Add", ["c", "y"], ["z"]), filters=12), ADD)
+
+
+def test_by_themselves_they_are_taken_on_very_many_pixels() -> None:
+    assert taken(model_of(conv("z"), side=64, filters=12)) == {}
+    assert taken(model_of(conv("z"), side=364, filters=12)) == {CONV: 1}
 
 
 def test_by_themselves_they_are_taken_for_large_images() -> None:
