@@ -41,7 +41,7 @@ KERNEL = Kernel(
         {"n": 5, "c": 16, "h": 32, "w": 8, "k": 24, "activation": "hardswish"},
         {"n": 33, "c": 64, "h": 28, "w": 28, "k": 128, "activation": "relu"},
         {"n": 40, "c": 40, "h": 55, "w": 56, "k": 64, "activation": "relu6"},
-        {"n": 19, "c": 24, "h": 57, "w": 60, "k": 24, "activation": "silu"},
+        {"n": 29, "c": 24, "h": 57, "w": 60, "k": 24, "activation": "silu"},
         {"n": 5, "c": 264, "h": 14, "w": 14, "k": 200, "activation": "gelu"},
         {"n": 4, "c": 512, "h": 7, "w": 7, "k": 512, "activation": "relu"},
         {"n": 4, "c": 72, "h": 28, "w": 28, "k": 128, "activation": "none"},

@@ -55,7 +55,7 @@ KERNEL = Kernel(
         {"n": 2, "c": 40, "h": 16, "w": 27, "k": 72, "activation": "gelu"},
         {"n": 33, "c": 64, "h": 28, "w": 28, "k": 128, "activation": "relu"},
         {"n": 40, "c": 64, "h": 56, "w": 56, "k": 64, "activation": "relu"},
-        {"n": 19, "c": 24, "h": 57, "w": 60, "k": 24, "activation": "none"},
+        {"n": 29, "c": 24, "h": 57, "w": 60, "k": 24, "activation": "none"},
         {"n": 5, "c": 264, "h": 14, "w": 14, "k": 200, "activation": "relu"},
     ),
     claims=CLAIMS_OF_SUMS,

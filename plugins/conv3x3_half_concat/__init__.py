@@ -59,7 +59,7 @@ KERNEL = Kernel(
         {"n": 2, "c": 8, "d": 40, "h": 16, "w": 27, "k": 72, "activation": "silu"},
         {"n": 33, "c": 40, "d": 32, "h": 28, "w": 28, "k": 128, "activation": "relu"},
         {"n": 32, "c": 64, "d": 64, "h": 56, "w": 56, "k": 64, "activation": "relu"},
-        {"n": 19, "c": 24, "d": 32, "h": 57, "w": 60, "k": 24, "activation": "gelu"},
+        {"n": 29, "c": 24, "d": 32, "h": 57, "w": 60, "k": 24, "activation": "gelu"},
         {"n": 5, "c": 264, "d": 72, "h": 14, "w": 14, "k": 200, "activation": "relu"},
         {"n": 4, "c": 256, "d": 256, "h": 7, "w": 7, "k": 512, "activation": "relu"},
     ),
