@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import threading
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping
@@ -57,8 +58,10 @@ class Execution:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*ray_remote_args", DeprecationWarning)
             rows = self._workers(rows, workers, model, form, started)
+        others = threading.enumerate()
+        fetched = iter(rows.iter_rows())
         try:
-            for row in rows.iter_rows():
+            for row in fetched:
                 said = pickle.loads(row["content"])
                 if isinstance(said, _Failure):
                     raise LenetTrtError(said.message)
@@ -68,6 +71,8 @@ class Execution:
         except Exception as error:  # Ray's, of many kinds
             raise _told(ray, error) from error
         finally:
+            fetched.close()
+            _wait_for_fetching(others)
             started.end(ray)
 
     def _workers(self, rows: Any, workers: Workers, model: Any, form: dict[str, Any], started: _Started) -> Any:
@@ -78,6 +83,20 @@ class Execution:
             **workers.arguments(self.ray),
             **form,
         )
+
+
+# How Ray Data names the threads that fetch rows, and how long they are waited for.
+_FETCHING, _FETCHING_SECONDS = "iter_threaded", 10.0
+
+
+def _wait_for_fetching(others: list[threading.Thread]) -> None:
+    """Wait for the threads that fetched rows, ``others`` not among them.
+
+    Where one asks Ray for an object after the program has left the cluster, Ray ends the program.
+    """
+    for thread in threading.enumerate():
+        if thread.name == _FETCHING and thread not in others:
+            thread.join(_FETCHING_SECONDS)
 
 
 # How often Ray starts a worker again: enough for what ends workers from outside, and an end for one that ends itself.
