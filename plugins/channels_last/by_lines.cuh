@@ -38,10 +38,7 @@ __device__ __forceinline__ void load_lines(const LineRing& ring, const Tensors& 
       expect_bytes(full, kSteps * Line::kBoxBytes);
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        const int channel = step * kDepth;
-        const bool joined = is_joined(channel);
-        begin_tensor_copy(stage + step * Line::kStepBytes, joined ? tensors.map_of_other : tensors.map_of_x, lines.image(), lines.row, left,
-                          joined ? channel - kOfX : channel, full);
+        begin_step_copy(stage + step * Line::kStepBytes, tensors, lines.image(), lines.row, left, step, full);
       }
     } else {
       const size_t row = lines.image() * kHeight + lines.row;
@@ -51,9 +48,9 @@ __device__ __forceinline__ void load_lines(const LineRing& ring, const Tensors& 
       for (int i = lane; i < kSteps * kEights * Line::kBorder; i += 32) {
         const int pixel = i / (kSteps * kEights), eight = i % (kSteps * kEights), column = left + pixel;
         const bool inside = static_cast<unsigned>(column) < kWidth && eight < kChannels / kEight;  // others become zeros
-        const unsigned to = stage + eight / kEights * Line::kStepBytes + pixel * Line::kPixelBytes + eight % kEights * 16;
+        const unsigned to = stage + eight / kEights * Line::kStepBytes + pixel * kPixelBytes + eight % kEights * 16;
         const T* const from = (is_joined(eight * kEight) ? row_of_other : row_of_x) + (inside ? at_pixel(column, eight * kEight) : 0);
-        copy_async<16>(swizzled<Line::kPixelBytes>(to), from, inside ? bytes_of_unit(eight * kEight) : 0);
+        copy_async<16>(swizzled<kPixelBytes>(to), from, inside ? bytes_of_unit(eight * kEight) : 0);
       }
       arrive_with_copies(full);
     }
@@ -131,7 +128,7 @@ struct Columns {
   __device__ __forceinline__ void load(unsigned line, int step) {
 #pragma unroll
     for (int column = 0; column < kSize; ++column) {
-      load_matrices(words[column], swizzled<Line::kPixelBytes>(line + column * Line::kPixelBytes) + step * Line::kStepBytes);
+      load_matrices(words[column], swizzled<kPixelBytes>(line + column * kPixelBytes) + step * Line::kStepBytes);
     }
   }
 };
@@ -166,7 +163,7 @@ __device__ __forceinline__ void multiply_lines(const LineRing& ring, unsigned fi
 #pragma unroll
   for (int i = 0; i < kSize; ++i) outputs.begin(sums + i * Line::kSums);
   const int pixel = threadIdx.x % kRole / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
-  const unsigned of_lane = ring.address + pixel * Line::kPixelBytes + lane / 16 * 16;
+  const unsigned of_lane = ring.address + pixel * kPixelBytes + lane / 16 * 16;
   Turn<Line> turn;
 #pragma unroll 1
   for (Lines lines(tensors.n, group); lines.exist(); turn.advance()) {

@@ -16,7 +16,7 @@
             int n, T* __restrict__ y MAP_PARAMETERS) {                                                           \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                \
     wait_for_previous_kernel();                                                                                  \
-    extern __shared__ __align__(kStageAlign) unsigned char shared[];                                             \
+    extern __shared__ __align__(kSwizzleAlign) unsigned char shared[];                                           \
     channels_last_by_wgmma<Plan<splits>, ADDS>(shared, {x, OTHER, filters, bias, n, y MAP_ARGUMENTS});           \
   }
 BY_WGMMA(ENTRY(wgmma), , 1)

@@ -25,6 +25,10 @@ constexpr int kDepth = 16, kEights = kDepth / kEight, kFilterBlock = 64;
 constexpr int kSteps = ceil_div(kChannels, kDepth), kFilterBlocks = ceil_div(kFilters, kFilterBlock);
 // Numbers of 64 filters: of 8 channels at a tap, of 16 channels at all taps.
 constexpr int kOfTap = kFilterBlock * kEight, kOfStep = kEights * kTaps * kOfTap;
+// In shared memory, a pixel has two units of 8 channels, swizzled; a swizzle repeats after 256 bytes. A tensor map brings them if they are always of
+// one tensor.
+constexpr int kPixelBytes = kEights * 16, kSwizzleAlign = 256;
+constexpr bool kStepsMapped = LAUNCH_MAPS > 0 && AXIS_C % (kJoined > 0 ? kDepth : kEight) == 0;
 static_assert(sizeof(T) == 2 && (kJoined == 0 || (AXIS_C % kEight == 0 && kJoined % kEight == 0)));
 
 // What a launch is given; `other` is added before the activation, or joined to x. Maps are of images, rows, columns and channels.
@@ -45,6 +49,13 @@ __device__ __forceinline__ constexpr bool is_joined(int channel) { return kJoine
 // Where a channel of a pixel is, in the tensor that has it.
 __device__ __forceinline__ constexpr int at_pixel(int pixel, int channel) {
   return is_joined(channel) ? pixel * kJoined + (channel - kOfX) : pixel * kOfX + channel;
+}
+
+// Begins to copy the 16 channels of a step, of the box of pixels that begins here, from the tensor that has them.
+__device__ __forceinline__ void begin_step_copy(unsigned to, const Tensors& tensors, int image, int row, int column, int step, unsigned barrier) {
+  const int channel = step * kDepth;
+  const bool joined = is_joined(channel);
+  begin_tensor_copy(to, joined ? tensors.map_of_other : tensors.map_of_x, image, row, column, joined ? channel - kOfX : channel, barrier);
 }
 
 // The bytes of a unit of 8 channels, from this one on, that are channels.

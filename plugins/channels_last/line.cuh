@@ -11,20 +11,19 @@
 #include "split_floats/stages.cuh"
 #include "wgmma.cuh"
 
-// A tensor map brings 16 channels of a line at once, if they are of one tensor; otherwise the 32 threads of a warp copy them.
-constexpr bool kMapped = LAUNCH_MAPS > 0 && AXIS_C % (kJoined > 0 ? kDepth : kEight) == 0;
+// A tensor map brings 16 channels of a line at once; otherwise the 32 threads of a warp copy them.
+constexpr bool kMapped = kStepsMapped;
 constexpr int kGroups = 4, kLineThreads = (1 + kGroups) * kRole;
 constexpr int kLoadRegisters = 32;  // of a thread
-constexpr int kLineAlign = 256;     // a swizzle repeats after 256 bytes
 
 struct Line {
   static constexpr int kColumns = 64, kStrips = ceil_div(kWidth, kColumns), kMostFilters = 32;
   static constexpr int kSums = kMostFilters / 2;  // of a lane
   static_assert(kFilters <= kMostFilters);
-  static constexpr int kBorder = kColumns + 2, kPixelBytes = kEights * 16, kBoxBytes = kBorder * kPixelBytes;
-  static constexpr unsigned kStepBytes = ceil_div(kBoxBytes, kLineAlign) * kLineAlign, kStageBytes = kSteps * kStepBytes;
+  static constexpr int kBorder = kColumns + 2, kBoxBytes = kBorder * kPixelBytes;
+  static constexpr unsigned kStepBytes = ceil_div(kBoxBytes, kSwizzleAlign) * kSwizzleAlign, kStageBytes = kSteps * kStepBytes;
   static constexpr int kStages = kSteps > 4 ? 2 : 4;
-  static constexpr unsigned kRingBytes = kStages * kStageBytes + kLineAlign;  // with its barriers
+  static constexpr unsigned kRingBytes = kStages * kStageBytes + kSwizzleAlign;  // with its barriers
   // Filters of 8 channels: at a tap, and at all taps; filters of the three rows of a column follow each other, and are columns of one product.
   static constexpr unsigned kTapBytes = kMostFilters * 16, kTapsBytes = kTaps * kTapBytes;
   static constexpr unsigned kFiltersAt = kGroups * kRingBytes, kFilterBytes = kSteps * kEights * kTapsBytes;

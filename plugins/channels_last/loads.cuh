@@ -19,7 +19,7 @@ __device__ __forceinline__ void clear_last_row(const Ring<Plan>& ring) {
 template <typename Plan>
 struct Loader {
   static constexpr int kPixelsAtOnce = kRole / kEights, kUnits = ceil_div(kBorder, kPixelsAtOnce);
-  static_assert(kPixelsAtOnce * kPixelBytes % kStageAlign == 0);  // a thread's units are swizzled alike
+  static_assert(kPixelsAtOnce * kPixelBytes % kSwizzleAlign == 0);  // a thread's units are swizzled alike
 
   const Tensors& tensors;
   const int eight = threadIdx.x % kEights, first_pixel = threadIdx.x / kEights;
@@ -55,10 +55,8 @@ struct Loader {
   }
 
   __device__ __forceinline__ void copy_box(unsigned stage, const Place& place, int step, unsigned full) const {
-    const int image = place.row / kImageRows, row = (kWholeTiles ? place.row % kImageRows : 0) - kPad, channel = step * kDepth;
-    const bool joined = is_joined(channel);
-    begin_tensor_copy(stage, joined ? tensors.map_of_other : tensors.map_of_x, image, row, place.column - kPad,
-                      joined ? channel - kOfX : channel, full);
+    const int row = (kWholeTiles ? place.row % kImageRows : 0) - kPad;
+    begin_step_copy(stage, tensors, place.row / kImageRows, row, place.column - kPad, step, full);
   }
 
   __device__ __forceinline__ void run(const Ring<Plan>& ring) {

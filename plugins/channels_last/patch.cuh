@@ -25,9 +25,8 @@ constexpr int kImageRows = kWholeTiles ? kHeight : kHeight + 1;
 constexpr int kTilesAcross = ceil_div(kWidth, kTileColumns);
 // A box is rows of one image, or some images, each with the row of zeros above it; and its channels are of one tensor.
 constexpr bool kWholeImages = !kWholeTiles && kTileRows % kImageRows == 0;
-constexpr bool kMapped = LAUNCH_MAPS > 0 && (kWholeTiles || kWholeImages) && AXIS_C % (kJoined > 0 ? kDepth : kEight) == 0;
+constexpr bool kMapped = kStepsMapped && (kWholeTiles || kWholeImages);
 constexpr int kBoxPixels = (kWholeTiles ? kTileRows + 2 : kTileRows) * kBorderColumns;
-constexpr int kPixelBytes = kEights * 16;
 using ImageSpot = Spot<kImageRows, kHeight, kWidth>;
 
 __device__ __forceinline__ int tiles_of(int n) {
@@ -47,13 +46,12 @@ struct Place {
 };
 
 constexpr int kPixelPitch = kFilterBlock + kEight;  // of an output's filters in shared memory: pixels that are written at once have different banks
-constexpr int kStageAlign = 256;                    // a swizzle repeats after 256 bytes
 
 // The stages of a block; kSplits blocks of a cluster divide the channels of a tile. A stage has 16 channels of x and of the filters.
 template <int kSplits_>
 struct Plan {
   static constexpr int kSplits = kSplits_;
-  static constexpr unsigned kXBytes = ceil_div(kBorder * kPixelBytes, kStageAlign) * kStageAlign, kFilterBytes = kOfStep * 2;
+  static constexpr unsigned kXBytes = ceil_div(kBorder * kPixelBytes, kSwizzleAlign) * kSwizzleAlign, kFilterBytes = kOfStep * 2;
   static constexpr unsigned kStageBytes = kXBytes + kFilterBytes;
   static constexpr int kStages = 4;
   // Behind the stages, outputs on their way, where a block computes them alone.

@@ -13,6 +13,6 @@ extern "C" __global__ void __launch_bounds__(kLineThreads, 1)
                                     const T* __restrict__ bias, int n, T* __restrict__ y
                                  MAP_PARAMETERS) {
   wait_for_previous_kernel();
-  extern __shared__ __align__(kLineAlign) unsigned char shared[];
+  extern __shared__ __align__(kSwizzleAlign) unsigned char shared[];
   channels_last_by_lines<false>(shared, {x, other, filters, bias, n, y MAP_ARGUMENTS});
 }
