@@ -47,7 +47,7 @@ __device__ __forceinline__ void channels_last_direct(const Tensors& tensors) {
   if constexpr (kAdds) others = load_vector<kEight>(tensors.other + at);
 #pragma unroll
   for (int f = 0; f < kEight; ++f) {
-    outputs.value[f] = from_float<T>(activate<kActivation>(kAdds ? sums[f] + to_float(others.value[f]) : sums[f]));
+    outputs.value[f] = activated<kActivation, T>(kAdds ? sums[f] + to_float(others.value[f]) : sums[f]);
   }
   clear_padding(outputs, first);
   store_vector(tensors.y + at, outputs);

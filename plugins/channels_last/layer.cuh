@@ -79,5 +79,5 @@ __device__ __forceinline__ void clear_padding(Vector<T, kCount>& outputs, int fi
 
 template <bool kAdds>
 __device__ __forceinline__ T output(float sum, float added) {
-  return from_float<T>(activate<kActivation>(kAdds ? sum + added : sum));
+  return activated<kActivation, T>(kAdds ? sum + added : sum);
 }

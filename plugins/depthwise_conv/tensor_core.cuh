@@ -140,7 +140,7 @@ __device__ __forceinline__ void depthwise_bands(const T* __restrict__ x, const T
     const auto finished = [&](int j, int half) {
       Vector<T, 2> pair;
 #pragma unroll
-      for (int e = 0; e < 2; ++e) pair.value[e] = from_float<T>(activate<kActivation>(sums[j][2 * half + e]));
+      for (int e = 0; e < 2; ++e) pair.value[e] = activated<kActivation, T>(sums[j][2 * half + e]);
       return pair;
     };
 #pragma unroll

@@ -16,7 +16,7 @@ __device__ __forceinline__ void store_outputs(T* __restrict__ plane, int row, in
   T* to = plane + row * Layer::kOutWidth + column;
   Vector<T, kCount> run;
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) run.value[i] = from_float<T>(activate<kActivation>(sums[i] + bias));
+  for (int i = 0; i < kCount; ++i) run.value[i] = activated<kActivation, T>(sums[i] + bias);
   if constexpr (Layer::kOutWidth % kCount == 0) {
     store_vector(to, run);
   } else {

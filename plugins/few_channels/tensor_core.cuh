@@ -272,7 +272,7 @@ __device__ __forceinline__ void few_channels_by_mma(const T* __restrict__ x, con
         const T* image_of_x = x + static_cast<size_t>(image) * kChannels * Layer::kPlane;
         const float sum = plain_sum(image_of_x, w + filter * kChannels * kTaps, out_row, at) + to_float(bias[filter]);
         y[(static_cast<size_t>(image) * kFilters + filter) * Layer::kOutPlane + out_row * Layer::kOutWidth + at] =
-            from_float<T>(activate<kActivation>(sum));
+            activated<kActivation, T>(sum);
       }
     }
   }

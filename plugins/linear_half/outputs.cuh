@@ -27,7 +27,7 @@ struct Outputs {
     const Vector<T, kCount> of_bias = load_vector<kCount>(bias + column);
     Vector<T, kCount> outputs;
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) outputs.value[i] = from_float<T>(activate<kActivation>(sums[i] + to_float(of_bias.value[i])));
+    for (int i = 0; i < kCount; ++i) outputs.value[i] = activated<kActivation, T>(sums[i] + to_float(of_bias.value[i]));
     store_vector(y + (static_cast<size_t>(row) * kOutputs + column), outputs);
   }
 };

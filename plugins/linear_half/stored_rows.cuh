@@ -40,7 +40,7 @@ struct StoredRows {
     for (int i = 0; i < Plan::kColumns / 4; ++i) {
       T pair[2];
 #pragma unroll
-      for (int e = 0; e < 2; ++e) pair[e] = from_float<T>(activate<kActivation>(sums[2 * i + e] + to_float(biases[i / 2].value[e])));
+      for (int e = 0; e < 2; ++e) pair[e] = activated<kActivation, T>(sums[2 * i + e] + to_float(biases[i / 2].value[e]));
       pairs[i / 4][i % 4] = pair_bits(pair[0], pair[1]);
     }
   }

@@ -27,6 +27,6 @@ __device__ __forceinline__ void pointwise_direct(const Layer& layer) {
     if (first + f >= kFilters) return;
     const int place = image * (kFilters * kPlane) + (first + f) * kPlane + at;
     const float sum = sums[f] + to_float(layer.bias[first + f]);
-    layer.y[place] = from_float<T>(activate<kActivation>(kAdds ? sum + to_float(layer.other[place]) : sum));
+    layer.y[place] = activated<kActivation, T>(kAdds ? sum + to_float(layer.other[place]) : sum);
   }
 }

@@ -108,7 +108,7 @@ __device__ __forceinline__ void pointwise_image(unsigned char* memory, const Lay
       float sum = to_float(layer.bias[first_filter + filter]);
 #pragma unroll
       for (int warp = 0; warp < Image::kDeep; ++warp) sum += all[(warp * Image::kTileFilters + filter) * Image::kPitch + pixel];
-      results.value[i] = from_float<T>(activate<kActivation>(kAdds ? sum + to_float(results.value[i]) : sum));
+      results.value[i] = activated<kActivation, T>(kAdds ? sum + to_float(results.value[i]) : sum);
     }
     store_vector(layer.y + place + first, results);
   }

@@ -92,7 +92,7 @@ __device__ __forceinline__ void finish(const Layer& layer, const float (&sums)[8
 #pragma unroll
     for (int i = 0; i < Of::kAtOnce; ++i) {
       const float sum = sums[piece * Of::kAtOnce + i] + of_filter;
-      outputs.value[i] = from_float<T>(activate<kActivation>(kAdds ? sum + to_float(added[piece].value[i]) : sum));
+      outputs.value[i] = activated<kActivation, T>(kAdds ? sum + to_float(added[piece].value[i]) : sum);
     }
     store_vector(layer.y + pixels.place[piece] + filter * kPlane, outputs);
   }

@@ -38,7 +38,7 @@ struct Layer {
   __device__ __forceinline__ void store(const float (&sums)[kEight], int pixel, int output) const {
     Vector<T, kEight> outputs;
 #pragma unroll
-    for (int i = 0; i < kEight; ++i) outputs.value[i] = from_float<T>(activate<kActivation>(sums[i]));
+    for (int i = 0; i < kEight; ++i) outputs.value[i] = activated<kActivation, T>(sums[i]);
     store_vector(place(pixel, output), outputs);
   }
 };

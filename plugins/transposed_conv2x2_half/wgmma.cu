@@ -40,7 +40,7 @@ struct Squares : Layer {
         const int part = i / kEight, word = i % kEight / 2;
         T pair[2];
 #pragma unroll
-        for (int e = 0; e < 2; ++e) pair[e] = from_float<T>(activate<kActivation>(sums[2 * i + e] + to_float(biases[part].value[2 * word + e])));
+        for (int e = 0; e < 2; ++e) pair[e] = activated<kActivation, T>(sums[2 * i + e] + to_float(biases[part].value[2 * word + e]));
         eights[part][i % 2].value[word] = pair_bits(pair[0], pair[1]);
       }
     }

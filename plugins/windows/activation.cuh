@@ -36,3 +36,22 @@ __device__ __forceinline__ float activate(float x) {
     return x;
   }
 }
+
+// Where 16 bits round the result: one instruction of the special function units instead of two. They have an eighth of the rate of others. In
+// x Phi(x) = max(x, 0) - |x| Phi(-|x|), Phi(-|x|) is 2^p(|x|) to 8e-5, a fifth of the last bit of fp16, or less exact where the product is below its
+// normal numbers. Of infinities it is as above.
+__device__ __forceinline__ float gelu_of_16_bits(float x) {
+  const float size = fabsf(fminf(x, 30.0f));
+  const float high = fmaf(fmaf(fmaf(-0.000320510512f, size, 0.00582731144f), size, -0.0482374906f), size, -0.464120212f);
+  return fmaf(-size, exp2_approx(fmaf(fmaf(high, size, -1.14917656f), size, -1.0001206f)), relu_nan(x));
+}
+
+// The same as a number of type T.
+template <Activation kActivation, typename T>
+__device__ __forceinline__ T activated(float x) {
+  if constexpr (sizeof(T) == 2 && kActivation == Activation::kGelu) {
+    return from_float<T>(gelu_of_16_bits(x));
+  } else {
+    return from_float<T>(activate<kActivation>(x));
+  }
+}
