@@ -58,20 +58,6 @@ __device__ __forceinline__ void send_remote(unsigned local, unsigned barrier, un
   }
 }
 
-// Begins to copy `bytes` bytes, a multiple of 16, to the same place in the shared memory of all kBlocks blocks of the cluster; they count on the
-// same barrier of each (bulk.cuh).
-template <int kBlocks>
-__device__ __forceinline__ void begin_bulk_copy_to_all(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(to),
-               "l"(from), "r"(bytes), "r"(barrier), "h"(static_cast<unsigned short>((1 << kBlocks) - 1))
-               : "memory");
-}
-
-// Arrives at the same barrier of block `rank`, without a fence for the whole cluster: what this thread has read, others may overwrite now.
-__device__ __forceinline__ void arrive_remote(unsigned barrier, unsigned rank) {
-  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(remote_address(barrier, rank)) : "memory");
-}
-
 // Waits for the phase of this parity, and for what other blocks have sent in it.
 __device__ __forceinline__ void wait_for_remote(unsigned barrier, unsigned parity) {
   asm volatile(

@@ -2,8 +2,8 @@
 //
 // Mapping: a block stays and takes tile after tile (tile.cuh). One warpgroup lets the stages be copied, as the kernel says; two multiply, and finish
 // the tile. Where tiles are few, the blocks of a cluster divide the inputs of one: each leaves its sums in its shared memory, adds up some rows
-// of all, in the same order always, and finishes these. Or the blocks of a cluster have tiles one below the other, and share their weights.
-// Bytes: x once for each tile across the outputs and the weights once for each 128 rows, or for those of all sharers, from L2; y once.
+// of all, in the same order always, and finishes these.
+// Bytes: x once for each tile across the outputs and the weights once for each 128 rows, from L2; y once.
 #pragma once
 
 #include "block_cluster.cuh"
@@ -13,27 +13,6 @@
 
 constexpr int kMultipliers = 2 * kRole;
 constexpr int kLoadRegisters = 40;  // of a thread
-
-// A warp has read a stage: one of its lanes says so, to all blocks that copy to it.
-template <typename Plan>
-__device__ __forceinline__ void leave_stage(const Ring<Plan>& ring, int stage) {
-  arrive(ring.empty(stage));
-#pragma unroll
-  for (int other = 1; other < Plan::kSharers; ++other) arrive_remote(ring.empty(stage), (Plan::sharer() + other) % Plan::kSharers);
-}
-
-// Begins to copy `bytes` bytes of weights, or this block's part of them to all blocks that share them.
-template <typename Plan, typename Weight>
-__device__ __forceinline__ void begin_weights(unsigned to, const Weight* from, unsigned bytes, unsigned full) {
-  if constexpr (Plan::kSharers == 1) {
-    begin_bulk_copy(to, from, bytes, full);
-  } else {
-    constexpr unsigned kPart = Plan::kColumns / kEight / Plan::kSharers * kOfEight * 2;  // the last sharer has what is left
-    const unsigned first = smaller(Plan::sharer() * kPart, bytes), rest = bytes - first;
-    const unsigned mine = Plan::sharer() == Plan::kSharers - 1 ? rest : smaller(kPart, rest);
-    if (mine > 0) begin_bulk_copy_to_all<Plan::kSharers>(to + first, from + first / sizeof(Weight), mine, full);
-  }
-}
 
 // Thread `thread` of those that fill the stages; with a tensor map of x the first one does it alone.
 template <typename Plan, typename Layer>
@@ -61,7 +40,7 @@ __device__ __forceinline__ void fill_stages(const Ring<Plan>& ring, Layer& layer
 #pragma unroll
         for (int i = 0; i < Plan::kChunks * kParts; ++i) {
           const auto* from = layer.weights + ((step * Plan::kChunks * kParts + i) * kOfAll + place.column / kEight * kOfEight);
-          begin_weights<Plan>(ring.address + Plan::weights_at(stage, step) + i * Plan::kWeightBytes, from, bytes, full);
+          begin_bulk_copy(ring.address + Plan::weights_at(stage, step) + i * Plan::kWeightBytes, from, bytes, full);
         }
       }
       if constexpr (!kMapped) {
@@ -125,16 +104,7 @@ template <typename Plan, typename Layer>
 __device__ __forceinline__ void dense_by_wgmma(unsigned char* memory, Layer layer) {
   const Ring<Plan> ring(memory);
   if (threadIdx.x == 0) ring.init();
-  if constexpr (Plan::kSharers == 1) {
-    __syncthreads();
-  } else {  // before another block copies to this one, and arrives
-    cluster_arrive();
-    cluster_wait();
-  }
+  __syncthreads();
   in_roles<kLoadRegisters>([&] { fill_stages(ring, layer, threadIdx.x); },
                            [&] { multiply_tiles(ring, layer, static_cast<int>(threadIdx.x) - kRole); });
-  if constexpr (Plan::kSharers > 1) {  // others may still copy to this block, and arrive
-    cluster_arrive();
-    cluster_wait();
-  }
 }

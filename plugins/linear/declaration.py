@@ -19,9 +19,9 @@ MOST_STAYING = 2048  # columns of chunks, 64 bytes each
 # What linear_half/stored_rows.cuh says: outputs of 16 bits that a warp stores at a time, and room for those of a block.
 STORED_COLUMNS = 64
 STORED_BYTES = ROWS * (STORED_COLUMNS + 8) * 2
-SHARED_CHUNKS = 24  # from so many on pairs of blocks are faster, which wait for each other
-# What a tile takes beside its columns, in the time of one: results/printed/linear_half_tiles.txt of docs.
-TILE_COLUMNS = 100
+# What a tile takes beside its columns, in the time of one. Where threads copy x: results/printed/linear_half_tiles.txt
+# of docs. Where x comes by a tensor map: results/printed/pairs_of_blocks.txt.
+TILE_COLUMNS, MAPPED_TILE_COLUMNS = 100, 50
 LEAST_COLUMNS = 160  # the time of fewer: that of x
 AT_ONCE = 7 * MULTIPROCESSORS // 8  # larger clusters do not fill a GPU
 # Where it was measured: on Hopper.
@@ -63,9 +63,9 @@ class Product:
         """Return the shape of the packed weights (packed.cuh), each of which is so many numbers."""
         return (self.chunks, parts, self.outputs // EIGHT, CHUNK // EIGHT, EIGHT, EIGHT)
 
-    def tiles(self, most_columns: int = 128, sharers: int = 1) -> Dim:
-        """Return the number of tiles of up to ``most_columns`` outputs, those of ``sharers`` blocks together as one."""
-        return ceil_div(self.rows, ROWS * sharers) * self._across(most_columns)
+    def tiles(self, most_columns: int = 128) -> Dim:
+        """Return the number of tiles of up to ``most_columns`` outputs."""
+        return ceil_div(self.rows, ROWS) * self._across(most_columns)
 
     def _across(self, most_columns: int) -> Dim:
         """Return the number of tiles across the outputs."""
@@ -83,20 +83,19 @@ class Product:
         splits: int = 1,
         most_columns: int = 128,
         weights_stay: bool = False,
-        sharers: int = 1,
         stored_bytes: int = 0,
         **more: Any,
     ) -> Variant:
         """Make a variant for elements of x of some bytes.
 
         ``splits`` blocks divide the inputs of a tile of up to ``most_columns`` outputs. ``weights_stay``: all tiles of
-        a block have the same columns, whose weights stay in its shared memory. ``sharers`` blocks of a cluster have
-        tiles one below the other, and share their weights. ``stored_bytes``: shared memory for outputs on their way.
+        a block have the same columns, whose weights stay in its shared memory. ``stored_bytes``: shared memory for
+        outputs on their way.
         """
         # A block that has all inputs of a tile stays for other tiles.
-        some, across = self.tiles(most_columns, sharers), self._across(most_columns)
-        at_once = maximum(MULTIPROCESSORS // across, 1) * across if weights_stay else MULTIPROCESSORS // sharers
-        grid = some * splits if splits > 1 else minimum(some, at_once) * sharers
+        some, across = self.tiles(most_columns), self._across(most_columns)
+        at_once = maximum(MULTIPROCESSORS // across, 1) * across if weights_stay else MULTIPROCESSORS
+        grid = some * splits if splits > 1 else minimum(some, at_once)
         together = 1 if splits > 1 else 2 - remainder(self.chunks, 2)  # chunks of a stage
         depth = together * CHUNK
         pitch = depth + 8  # of a row of x in shared memory
@@ -108,7 +107,6 @@ class Product:
         else:
             shared_bytes = stages * (x_bytes + depth * columns * element_bytes + 16)
             share, when = f", {splits} blocks for each" if splits > 1 else "", self.chunks >= splits
-            share += f", whose weights {sharers} blocks share" if sharers > 1 else ""
         maps = (TensorMap("x", (self.rows, self.inputs), box=(ROWS, depth)),) if self.mapped else ()
         return Variant(
             name,
@@ -127,35 +125,21 @@ class Product:
         The larger ones read x less often; of the smaller ones fewer multiprocessors may have none at the end.
         """
         widest, less, narrow = (self._time(columns) for columns in (256, 192, 128))
-        soonest = {"wide": (256, (widest <= less) & (widest <= narrow)), "less_wide": (192, less < narrow)}
         return (
-            *(self._if_enough(f"{name}_pair_wgmma", *which, sharers=2) for name, which in soonest.items()),
-            *(self._if_enough(f"{name}_wgmma", *which) for name, which in soonest.items()),
+            self._if_enough("wide_wgmma", 256, (widest <= less) & (widest <= narrow)),
+            self._if_enough("less_wide_wgmma", 192, less < narrow),
         )
 
-    def _if_enough(self, name: str, most_columns: int, soonest: Condition, sharers: int = 1) -> Variant:
+    def _if_enough(self, name: str, most_columns: int, soonest: Condition) -> Variant:
         """Make a variant for sizes at which half of the multiprocessors have a tile, and other tiles end no sooner."""
         enough = 2 * self.tiles(most_columns) >= MULTIPROCESSORS
-        if sharers > 1:
-            alone = self._rounds(most_columns)
-            enough &= (alone >= 2) & (self._rounds(most_columns, sharers) <= alone) & (self.chunks >= SHARED_CHUNKS)
-        return self.by_wgmma(
-            name,
-            2,
-            most_columns=most_columns,
-            sharers=sharers,
-            stored_bytes=STORED_BYTES,
-            prefer=enough & soonest,
-        )
-
-    def _rounds(self, most_columns: int, sharers: int = 1) -> Dim:
-        """Return the number of tiles of a multiprocessor that has the most."""
-        return ceil_div(self.tiles(most_columns, sharers), MULTIPROCESSORS // sharers)
+        return self.by_wgmma(name, 2, most_columns=most_columns, stored_bytes=STORED_BYTES, prefer=enough & soonest)
 
     def _time(self, most_columns: int) -> Dim:
-        """Return the time of all tiles of a multiprocessor, in that of a column of one."""
+        """Return the time of the tiles of a multiprocessor that has the most, in that of a column of one."""
         columns = maximum(ceil_div(self.columns(most_columns), STORED_COLUMNS) * STORED_COLUMNS, LEAST_COLUMNS)
-        return self._rounds(most_columns) * (columns + TILE_COLUMNS)
+        more = MAPPED_TILE_COLUMNS if self.mapped else TILE_COLUMNS
+        return ceil_div(self.tiles(most_columns), MULTIPROCESSORS) * (columns + more)
 
     def narrow(self, element_bytes: int) -> tuple[Variant, ...]:
         """Make the variants with tiles of up to 128 outputs."""

@@ -114,7 +114,7 @@ __device__ __forceinline__ void multiply_tiles(const Ring<Plan>& ring, const Lay
       }
       wgmma_finish(part);
       wgmma_finish_with(low_sums);
-      if (lane == 0) leave_stage(ring, turn.stage);
+      if (lane == 0) arrive(ring.empty(turn.stage));
 #pragma unroll
       for (int i = 0; i < Plan::kColumns / 2; ++i) sums[i] += part[i];
       turn.advance();

@@ -20,11 +20,11 @@ struct Place {
 };
 
 // kSplits blocks divide the inputs of a tile. A block with all of them has fewer and larger steps, if it can. kUnit: what divides a tile's columns.
-// kWeightsStay: all tiles of a block have the same columns, and one copy of their weights. kSharers: blocks of a cluster whose tiles lie one below
-// the other; each copies a part of their weights to all. kStoredBytes: shared memory behind the rest, at kStored, for outputs on their way.
-template <int kSplits_, int kMostColumns = 128, int kUnit = 16, bool kWeightsStay_ = false, int kSharers_ = 1, unsigned kStoredBytes_ = 0>
+// kWeightsStay: all tiles of a block have the same columns, and one copy of their weights. kStoredBytes: shared memory behind the rest, at kStored,
+// for outputs on their way.
+template <int kSplits_, int kMostColumns = 128, int kUnit = 16, bool kWeightsStay_ = false, unsigned kStoredBytes_ = 0>
 struct Plan {
-  static constexpr int kSplits = kSplits_, kSharers = kSharers_;
+  static constexpr int kSplits = kSplits_;
   static constexpr bool kWeightsStay = kWeightsStay_;
   // As few columns as a product can have for this number of tiles.
   static constexpr int kAcross = ceil_div(kOutputs, kMostColumns), kColumns = larger(64, ceil_div(ceil_div(kOutputs, kAcross), kUnit) * kUnit);
@@ -42,7 +42,6 @@ struct Plan {
   static constexpr unsigned kStored = kStagesEnd + (kWeightsStay ? kSteps * kStepBytes : 0), kSharedBytes = kStored + kStoredBytes_;
   // Sums of a tile can take the stages' place.
   static_assert(kWeightsStay ? kSplits == 1 : kTileRows * kSumPitch * 4 <= kStages * kStageBytes);
-  static_assert(kSharers == 1 || (kSplits == 1 && !kWeightsStay));
   static_assert(!kMapped || kStageBytes % kStagesAlign == 0);
 
   // Where the weights of a step are, if its stage is at `stage`.
@@ -52,20 +51,19 @@ struct Plan {
 
   // Whether x has this input of a step; the last chunk may have fewer than it has room for.
   static __device__ __forceinline__ bool has(int step, int input) { return kInputs % kChunk == 0 || step * kDepth + input < kInputs; }
-  // The tiles of each sharer, and where one of this block is.
-  static __device__ __forceinline__ int tiles(int n) { return ceil_div(n, kTileRows * kSharers) * kAcross; }
-  static __device__ __forceinline__ int sharer() { return blockIdx.x % kSharers; }
-  static __device__ __forceinline__ Place place(int tile) { return {(tile / kAcross * kSharers + sharer()) * kTileRows, tile % kAcross * kColumns}; }
+  // The number of tiles, and where one is.
+  static __device__ __forceinline__ int tiles(int n) { return ceil_div(n, kTileRows) * kAcross; }
+  static __device__ __forceinline__ Place place(int tile) { return {tile / kAcross * kTileRows, tile % kAcross * kColumns}; }
 };
 
-// The stages, which the warps that multiply in all sharers read.
+// The stages, which two warpgroups read.
 template <typename Plan>
-using Ring = Stages<Plan, 2 * kRole / 32 * Plan::kSharers, kMapped ? 1 : kRole + 1>;
+using Ring = Stages<Plan, 2 * kRole / 32, kMapped ? 1 : kRole + 1>;
 
 // The steps and the tiles of a block.
 template <typename Plan>
 struct Share {
   const int rank = blockIdx.x % Plan::kSplits, first = Plan::kSteps * rank / Plan::kSplits, last = Plan::kSteps * (rank + 1) / Plan::kSplits;
-  int tile = blockIdx.x / (Plan::kSplits * Plan::kSharers);
-  __device__ __forceinline__ void advance() { tile += gridDim.x / (Plan::kSplits * Plan::kSharers); }
+  int tile = blockIdx.x / Plan::kSplits;
+  __device__ __forceinline__ void advance() { tile += gridDim.x / Plan::kSplits; }
 };

@@ -70,7 +70,7 @@ struct Products {
     }
     do_meanwhile(meanwhile);
     wgmma_finish_groups(sums);
-    if (lane == 0) leave_stage(ring, turn.stage);
+    if (lane == 0) arrive(ring.empty(turn.stage));
     turn.advance();
   }
   __device__ __forceinline__ void add(float (&sums)[Plan::kColumns / 2], int step) {

@@ -122,9 +122,9 @@ def disagreement_of_call(
 
 
 def _cluster_blocks(variant: Variant) -> int:
-    """Return the blocks of a cluster, which the names of such variants tell: by2, by8_rows4, wide_pair."""
+    """Return the blocks of a cluster, which the names of such variants tell: by2, by8_rows4."""
     found = re.match(r"by(\d+)", variant.name)
-    return int(found[1]) if found else 2 if "_pair_" in variant.name else 1
+    return int(found[1]) if found else 1
 
 
 def _precompile(path: Path) -> None:

@@ -69,9 +69,6 @@ def test_the_source_computes_the_reference(
     ("variant", "axes"),
     [
         ("wide_wgmma", WIDE),
-        pytest.param("wide_pair_wgmma", WIDE, marks=pytest.mark.slow),
-        pytest.param("wide_pair_wgmma", {**MANY, "out": 264}, marks=pytest.mark.slow),
-        pytest.param("less_wide_pair_wgmma", {"n": 517, "in": 72, "out": 400}, marks=pytest.mark.slow),
         pytest.param("less_wide_wgmma", WIDE, marks=pytest.mark.slow),
         ("wgmma", MANY),
         ("by2_wgmma", FEW),
@@ -98,7 +95,6 @@ def test_the_source_computes_the_reference_in_fp16(
         ("wide_wgmma", PART),
         ("by2_wgmma", PART),
         pytest.param("wide_wgmma", ODD_PART, marks=pytest.mark.slow),
-        pytest.param("wide_pair_wgmma", WIDE, marks=pytest.mark.slow),
         pytest.param("by4_wgmma", DEEP, marks=pytest.mark.slow),
         pytest.param("wgmma", MANY, marks=pytest.mark.slow),
     ],

@@ -26,7 +26,6 @@ CASES = [
     ("wide_wgmma", SHALLOW, "bf16", False),
     ("wide_wgmma", DEEP, "bf16", True),
     ("wide_wgmma", PART, "fp16", True),
-    ("wide_pair_wgmma", PART, "fp16", True),
     ("wgmma", SHALLOW, "fp16", False),
     ("wgmma", PART, "bf16", False),
     ("wgmma", MANY, "bf16", True),

@@ -20,13 +20,4 @@ void send_remote(unsigned local, unsigned barrier, unsigned rank, const float (&
   std::memcpy(remote_place(local, rank), v, sizeof(v));
   bytes_arrive(barrier, rank, sizeof(v));
 }
-template <int kBlocks>
-void begin_bulk_copy_to_all(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
-  if (to % 16 || bytes % 16 || reinterpret_cast<size_t>(from) % 16) std::exit(2);
-  for (unsigned rank = 0; rank < kBlocks; ++rank) {
-    std::memcpy(remote_place(to, rank), from, bytes);
-    bytes_arrive(barrier, rank, static_cast<int>(bytes));
-  }
-}
-void arrive_remote(unsigned barrier, unsigned rank);
 inline void wait_for_remote(unsigned address, unsigned parity) { wait_for_bytes(address, parity); }

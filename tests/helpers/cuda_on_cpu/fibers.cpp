@@ -241,7 +241,6 @@ unsigned char* remote_place(unsigned address, unsigned rank) {
   const size_t place = address - shared_address(shared);
   return rank == cluster->rank ? shared + place : cluster->blocks[rank].shared.data() + place;
 }
-void arrive_remote(unsigned barrier, unsigned rank) { change(barrier_of(cluster->blocks[rank], barrier), 1, 0); }
 void bytes_arrive(unsigned barrier, unsigned rank, int bytes) {
   change(barrier_of(cluster->blocks[rank], barrier), 0, -static_cast<long>(bytes));
 }
