@@ -58,14 +58,14 @@ __device__ __forceinline__ void load_lines(const LineRing& ring, const Tensors& 
   }
 }
 
-// The outputs of a lane: of pixels g and g + 8 of its warp's 16 (g = lane / 4), four neighbouring filters of each 16.
-template <bool kAdds>
+// The outputs of a lane: of pixels g and g + 8 of its warp's 16 (g = lane / 4), four neighbouring filters of each 16. kSquares: these are a square of y.
+template <bool kAdds, bool kSquares>
 struct LineOutputs {
   static constexpr int kRun = 4, kRuns = Line::kMostFilters / 16;
   const Tensors& tensors;
   const int filter;
   float of_bias[kRuns * kRun];
-  int column = 0;
+  int image = 0, column = 0;
   size_t first = 0;  // in y, of the pixel g in the first row of the image
   Vector<unsigned, 2> added[kAdds ? 2 : 1][kRuns];
 
@@ -79,6 +79,7 @@ struct LineOutputs {
   }
 
   __device__ __forceinline__ void begin_strip(const Lines& lines) {
+    image = lines.image();
     column = lines.column() + threadIdx.x % kRole / 32 * 16 + threadIdx.x % 32 / 4;
     first = static_cast<size_t>(lines.image() * (kHeight * kWidth) + column) * kFilters + filter;
   }
@@ -115,7 +116,12 @@ struct LineOutputs {
 #pragma unroll
       for (int f = 0; f < kRun; ++f) outputs.value[f] = output<kAdds>(sums[8 * run + 4 * (f / 2) + 2 * pixel + f % 2], to_float(others.value[f]));
       clear_padding(outputs, filter + 16 * run);
-      if (exists(pixel, run)) store_vector(tensors.y + at(row, pixel, run), outputs);
+      if (!exists(pixel, run)) continue;
+      if constexpr (kSquares) {
+        if (filter + 16 * run < AXIS_K) store_square(tensors.y, outputs, image, filter + 16 * run, row, column + 8 * pixel);
+      } else {
+        store_vector(tensors.y + at(row, pixel, run), outputs);
+      }
     }
   }
 };
@@ -154,10 +160,10 @@ __device__ __forceinline__ void multiply_row(unsigned line, unsigned filters, fl
 }
 
 // A warpgroup that multiplies.
-template <bool kAdds>
+template <bool kAdds, bool kSquares>
 __device__ __forceinline__ void multiply_lines(const LineRing& ring, unsigned filters, const Tensors& tensors, int group) {
   const int lane = threadIdx.x % 32;
-  LineOutputs<kAdds> outputs(tensors);
+  LineOutputs<kAdds, kSquares> outputs(tensors);
   float sums[kSize * Line::kSums];  // of the line below the row, its own line, and the one above; some may be nobody's
   float *const below = sums, *const own = below + Line::kSums, *const above = own + Line::kSums;
 #pragma unroll
@@ -188,7 +194,7 @@ __device__ __forceinline__ void multiply_lines(const LineRing& ring, unsigned fi
   }
 }
 
-template <bool kAdds>
+template <bool kAdds, bool kSquares = false>
 __device__ __forceinline__ void channels_last_by_lines(unsigned char* memory, const Tensors& tensors) {
   const unsigned shared = shared_address(memory), arrived = shared + Line::kArrivedAt;
   if (threadIdx.x == 0) {
@@ -205,6 +211,6 @@ __device__ __forceinline__ void channels_last_by_lines(unsigned char* memory, co
       [&] {
         const int group = warpgroup() - 1;
         wait_for_bytes(arrived);
-        multiply_lines<kAdds>(LineRing(memory + group * Line::kRingBytes), shared + Line::kFiltersAt, tensors, group);
+        multiply_lines<kAdds, kSquares>(LineRing(memory + group * Line::kRingBytes), shared + Line::kFiltersAt, tensors, group);
       });
 }

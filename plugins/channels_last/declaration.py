@@ -138,14 +138,17 @@ def _by_wgmma(steps: Dim, maps: tuple[TensorMap, ...], splits: int = 1, prefer: 
     )
 
 
-def _direct() -> Variant:
+def direct() -> Variant:
+    """Make the variant for other GPUs."""
     grid = (ceil_div(n * h * w * ceil_div(k, EIGHT), DIRECT_THREADS), 1, 1)
     return Variant(
         "direct", Launch(grid, (DIRECT_THREADS, 1, 1), extras=(n,)), "plain multiply-adds, 8 filters a thread"
     )
 
 
-def _by_lines(steps: Dim, maps: tuple[TensorMap, ...]) -> Variant:
+def by_lines(*channels: Dim) -> Variant:
+    """Make the variant line by line; ``channels``: of x, and of what is joined to it."""
+    steps, maps = steps_of(reduce(operator.add, channels)), _maps(channels, LINE_BOX)
     stages = 4 - 2 * minimum(1, steps // 5)
     ring_bytes = stages * steps * _step_bytes + STAGE_ALIGN
     shared = GROUPS * ring_bytes + 2 * DEPTH * SIZE * SIZE * FEW_FILTERS * steps + BARRIERS
@@ -193,14 +196,14 @@ def variants_of(*channels: Dim, adds: bool = False) -> tuple[Variant, ...]:
     """
     every = reduce(operator.add, channels)
     steps = steps_of(every)
-    maps, of_lines = (_maps(channels, box) for box in (TILE_BOX, LINE_BOX))
+    maps = _maps(channels, TILE_BOX)
     return (
-        _by_lines(steps, of_lines),
+        by_lines(*channels),
         _by_wgmma(steps, maps, 8, 8 * TILES <= AT_ONCE),
         _by_wgmma(steps, maps, 4, (4 * TILES <= AT_ONCE) & (every > FEW)),
         _by_wgmma(steps, maps, 2, (2 * TILES <= MULTIPROCESSORS) & (every >= FEW if adds else every > FEW)),
         _by_wgmma(steps, maps),
-        _direct(),
+        direct(),
     )
 
 

@@ -11,7 +11,7 @@ constexpr int kDirectThreads = 128;
 // The row, among 64 packed ones, of a filter.
 __device__ __forceinline__ int row_of(int filter) { return filter / 16 * 16 + filter / 2 % 2 * 8 + filter % 16 / 4 * 2 + filter % 2; }
 
-template <bool kAdds>
+template <bool kAdds, bool kSquares = false>
 __device__ __forceinline__ void channels_last_direct(const Tensors& tensors) {
   constexpr int kGroups = kFilters / kEight;
   const int index = blockIdx.x * kDirectThreads + threadIdx.x, first = index % kGroups * kEight, pixel = index / kGroups;
@@ -49,6 +49,14 @@ __device__ __forceinline__ void channels_last_direct(const Tensors& tensors) {
   for (int f = 0; f < kEight; ++f) {
     outputs.value[f] = activated<kActivation, T>(kAdds ? sums[f] + to_float(others.value[f]) : sums[f]);
   }
-  clear_padding(outputs, first);
-  store_vector(tensors.y + at, outputs);
+  if constexpr (kSquares) {
+#pragma unroll
+    for (int f = 0; f < kEight; f += 4) {
+      const Vector<T, 4> four{outputs.value[f], outputs.value[f + 1], outputs.value[f + 2], outputs.value[f + 3]};
+      if (first + f < AXIS_K) store_square(tensors.y, four, image, first + f, in_plane / kWidth, in_plane % kWidth);
+    }
+  } else {
+    clear_padding(outputs, first);
+    store_vector(tensors.y + at, outputs);
+  }
 }

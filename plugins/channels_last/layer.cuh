@@ -77,6 +77,13 @@ __device__ __forceinline__ void clear_padding(Vector<T, kCount>& outputs, int fi
   }
 }
 
+// Four neighbouring filters of a pixel as the square of 2x2 pixels of y [n, K / 4, 2 H, 2 W] that they are behind a pixel shuffle.
+__device__ __forceinline__ void store_square(T* y, const Vector<T, 4>& outputs, int image, int filter, int row, int column) {
+  T* const to = y + ((static_cast<size_t>(image) * (AXIS_K / 4) + filter / 4) * (2 * kHeight) + 2 * row) * (2 * kWidth) + 2 * column;
+  store_vector(to, Vector<T, 2>{outputs.value[0], outputs.value[1]});
+  store_vector(to + 2 * kWidth, Vector<T, 2>{outputs.value[2], outputs.value[3]});
+}
+
 template <bool kAdds>
 __device__ __forceinline__ T output(float sum, float added) {
   return activated<kActivation, T>(kAdds ? sum + added : sum);

@@ -39,6 +39,13 @@ def _joined(nodes: Nodes) -> Callable[..., Any]:
     return graph
 
 
+def _shuffled(nodes: Nodes) -> Callable[..., Any]:
+    def graph(op: Any, x: Any, w: Any, bias: Any) -> Any:
+        return op.DepthToSpace(nodes(op, _convolution(op, x, w, bias)), blocksize=2, mode="CRD")
+
+    return graph
+
+
 PLAIN = tuple(Pattern(_followed_by(nodes), {"activation": name}) for name, nodes in NODES_IN_HALVES)
 ADDED = tuple(
     Pattern(_added(nodes, conv_first), {"activation": name})
@@ -46,3 +53,4 @@ ADDED = tuple(
     for conv_first in (True, False)
 )
 JOINED = tuple(Pattern(_joined(nodes), {"activation": name}) for name, nodes in NODES_IN_HALVES)
+SHUFFLED = tuple(Pattern(_shuffled(nodes), {"activation": name}) for name, nodes in NODES_IN_HALVES)

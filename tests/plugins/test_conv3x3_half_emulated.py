@@ -9,6 +9,7 @@ from kernel_on_cpu import disagreement_on_cpu, needs_gcc, unchanged
 from lenet_trt.kernel import registry
 
 PLAIN, ADDS, JOINS = "conv3x3_half", "conv3x3_half_add", "conv3x3_half_concat"
+SHUFFLES = "conv3x3_half_shuffle"
 # Whole images in a tile, and filters that fill no block; rows of several images; halves one above the other; tiles of
 # one image each; steps of 8 channels; more steps than stages; halves of 14 rows, side by side, above each other, and
 # for few tiles.
@@ -79,6 +80,9 @@ CASES = [
     (JOINS, "lines_wgmma", STRIPS_OF_BOTH, "fp16", False),
     (JOINS, "lines_wgmma", STAGES_OF_BOTH, "bf16", True),
     (JOINS, "direct", BOTH, "fp16", False),
+    (SHUFFLES, "lines_wgmma", {**STRIPS, "k": 12}, "fp16", False),
+    (SHUFFLES, "lines_wgmma", STRIPS, "bf16", True),
+    (SHUFFLES, "direct", {**STRIPS, "k": 12}, "bf16", True),
 ]
 
 
