@@ -119,6 +119,8 @@ FEW = 64  # channels
 LINE, GROUPS, FEW_FILTERS = 64, 4, 32
 _step_bytes = ceil_div(2 * DEPTH * (LINE + 2), STAGE_ALIGN) * STAGE_ALIGN
 LINES = n * h * ceil_div(w, LINE)
+FULL_LINES = 8 * w >= 7 * LINE * ceil_div(w, LINE)
+MOST_LINE_STEPS = 8
 
 
 def _by_wgmma(steps: Dim, maps: tuple[TensorMap, ...], splits: int = 1, prefer: Condition | None = None) -> Variant:
@@ -165,8 +167,8 @@ def by_lines(*channels: Dim) -> Variant:
         source="lines.cu",
         min_sm=90,
         only_sm=True,
-        when=(steps <= 8) & (k <= FEW_FILTERS),
-        prefer=(LINES >= 12 * MULTIPROCESSORS) & (8 * w >= 7 * LINE * ceil_div(w, LINE)),
+        when=(steps <= MOST_LINE_STEPS) & (k <= FEW_FILTERS),
+        prefer=(LINES >= 12 * MULTIPROCESSORS) & FULL_LINES,
     )
 
 

@@ -1,5 +1,6 @@
 """Declare ``conv3x3_half_shuffle``: a 3x3 convolution of channels-last maps, and the pixel shuffle that follows it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,13 @@ from ..channels_last.declaration import (
     ATTRIBUTES,
     AXES,
     BIAS,
+    DEPTH,
     FEW_FILTERS,
     FILTERS,
     FLOPS,
+    FULL_LINES,
     MANY_PIXELS,
+    MOST_LINE_STEPS,
     PACKING,
     TYPES,
     X,
@@ -26,6 +30,7 @@ from ..few_channels.declaration import k
 from ..windows.declaration import c, h, n, w
 
 SQUARE = 4
+MANY = 2**18
 
 
 def reference(x: np.ndarray, weights: np.ndarray, bias: np.ndarray, *, activation: str) -> np.ndarray:
@@ -46,7 +51,8 @@ KERNEL = Kernel(
     attributes=ATTRIBUTES,
     requires=k.multiple_of(SQUARE) & (k <= FEW_FILTERS),
     packing=PACKING,
-    variants=(by_lines(c), direct()),
+    # On Hopper also where conv3x3_half prefers tiles, which this kernel does not have.
+    variants=(replace(by_lines(c), prefer=None), direct()),
     patterns=SHUFFLED,
     reference=reference,
     examples=(
@@ -54,7 +60,8 @@ KERNEL = Kernel(
         {"n": 2, "c": 64, "h": 16, "w": 70, "k": 12, "activation": "none"},
         {"n": 29, "c": 24, "h": 57, "w": 60, "k": 32, "activation": "silu"},
     ),
-    claims=(MANY_PIXELS & (n * h * w >= 2**18),),
+    # Where conv3x3_half goes line by line too; elsewhere it prefers tiles.
+    claims=(MANY_PIXELS & FULL_LINES & (n * h * w >= MANY) & (c <= DEPTH * MOST_LINE_STEPS),),
     flops=FLOPS,
     source_dir=Path(__file__).parent,
 )

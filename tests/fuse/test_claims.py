@@ -65,7 +65,7 @@ def test_a_claim_of_a_size_that_is_not_there_is_refused() -> None:
 
 def packed(channels: int, filters: int) -> list[tuple[int, ...]]:
     """Return the shapes of the packed weights of a 3x3 convolution in halves."""
-    return [(filters // 64, channels // 16, 2, 3, 3, 64, 8), (filters,)]
+    return [(-(-filters // 64), channels // 16, 2, 3, 3, 64, 8), (filters,)]
 
 
 def packed_squares(channels: int, planes: int) -> list[tuple[int, ...]]:
@@ -111,6 +111,10 @@ CONVOLUTION = {"stride": 1, "pad": 1, "activation": "relu"}
         ("conv3x3_half_concat", "float16", [(1, 192, 7, 7), (1, 64, 7, 7), *packed(256, 256)], None, True),
         ("conv3x3_half_concat", "float16", [(32, 128, 64, 64), (32, 128, 64, 64), *packed(256, 128)], None, True),
         ("conv3x3_half_concat", "float16", [(32, 64, 64, 64), (32, 64, 64, 64), *packed(128, 128)], None, False),
+        ("conv3x3_half_shuffle", "float16", [(32, 64, 128, 128), *packed(64, 12)], None, True),
+        ("conv3x3_half_shuffle", "float16", [(1, 64, 128, 128), *packed(64, 12)], None, False),
+        ("conv3x3_half_shuffle", "float16", [(32, 64, 128, 100), *packed(64, 12)], None, False),
+        ("conv3x3_half_shuffle", "float16", [(32, 144, 128, 128), *packed(144, 12)], None, False),
         ("transposed_conv2x2_half", "float16", [(32, 64, 128, 128), *packed_squares(64, 32)], None, True),
         ("transposed_conv2x2_half", "float16", [(32, 512, 16, 16), *packed_squares(512, 256)], None, True),
         ("transposed_conv2x2_half", "float16", [(1, 64, 128, 128), *packed_squares(64, 32)], None, False),
@@ -125,7 +129,7 @@ def test_what_made_networks_slower_is_left_to_tensorrt(
     """
     kernel = registry.kernel(name)
     given = {**(CONVOLUTION if name.endswith("conv") else {}), **(attributes or {})}
-    if name.endswith(("_half", "_half_add", "_half_concat")):
+    if name.endswith(("_half", "_half_add", "_half_concat", "_half_shuffle")):
         given = {"activation": "relu"}
     specialized = kernel.specialize(shapes, [dtype] * len(shapes), given)
     assert claimed(specialized, shapes, [90]) == taken

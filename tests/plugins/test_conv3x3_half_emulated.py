@@ -82,7 +82,9 @@ CASES = [
     (JOINS, "direct", BOTH, "fp16", False),
     (SHUFFLES, "lines_wgmma", {**STRIPS, "k": 12}, "fp16", False),
     (SHUFFLES, "lines_wgmma", STRIPS, "bf16", True),
+    (SHUFFLES, "lines_wgmma", LONELY, "fp16", True),
     (SHUFFLES, "direct", {**STRIPS, "k": 12}, "bf16", True),
+    (SHUFFLES, "direct", LONELY, "fp16", True),
 ]
 
 
