@@ -24,7 +24,7 @@ from lenet_trt.fuse.last_axis import (
     top_k,
 )
 from lenet_trt.fuse.products import einsum_as_matmul, products_of_matrices
-from lenet_trt.fuse.shuffles import halves_of_channels, interleaved_concat
+from lenet_trt.fuse.shuffles import halves_of_channels, interleaved_concat, pixel_shuffle
 from lenet_trt.fuse.tokens import patches_as_tokens
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode, count
 from lenet_trt.kernel.types import numpy_dtype
@@ -289,6 +289,7 @@ REORDERINGS: tuple[Rule, ...] = (
     products_of_matrices,
     interleaved_concat,
     halves_of_channels,
+    pixel_shuffle,
     patches_as_tokens,
 )
 

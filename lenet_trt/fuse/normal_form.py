@@ -26,6 +26,7 @@ operands            the constant of an ``Add`` or a ``Mul`` is the second one
 order               an activation (``Relu``, ``Tanh``) comes before the ``MaxPool`` that it commutes with
 missing bias        zeros
 channel shuffle     one ``Concat`` of two tensors, whose halves are a ``Split``; see ``shuffles.py``
+pixel shuffle       ``DepthToSpace``, from opset 11 on; see ``shuffles.py`` too
 patches as tokens   ``Transpose(x, perm=[0, 2, 3, 1], fold=1)``: [n, k, h, w] becomes [n, h w, k]; see ``tokens.py``
 attention           one ``Add`` of a mask after the scaled scores; see ``attention.py``, also for masks of windows
 self-attention      of one tensor: ``SelfAttention(x, mask, scale=..., shift=...)``; see ``self_attention.py``

@@ -1,11 +1,12 @@
-"""Define the rules that write a channel shuffle of two joined tensors in one way.
+"""Define the rules that write a channel shuffle of two joined tensors, and a pixel shuffle, in one way.
 
 =========  =================================================================================================
 shuffle    ``Concat(a, b, axis=1, interleaved=1)``: channels of a and b in turns; a and b are of one shape
 halves     of that: ``Split(x, axis=1)`` with two outputs, where all else that reads x is sizes
+pixels     ``DepthToSpace(x, blocksize=..., mode="CRD")``: neighbouring channels as squares of pixels
 =========  =================================================================================================
 
-Source: what torch's exporters write for torchvision's ShuffleNetV2.
+Source: what torch's exporters write for torchvision's ShuffleNetV2, and for ``view``, ``permute`` and ``reshape``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 _RANK = 4
 _INTERLEAVED = {"axis": 1, "interleaved": 1}
+_TO_PIXELS = [0, 1, 4, 2, 5, 3]  # [n, channels, block, block, h, w] to [n, channels, h, block, w, block]
+_MODE_OF_DEPTH_TO_SPACE = 11  # the first opset in which it has one
 # How a graph computes sizes; none of these reads what a tensor has.
 _OF_SIZES = ("Shape", "Gather", "Unsqueeze", "Squeeze", "Concat", "Cast", "Slice", "Add", "Sub", "Mul", "Div")
 
@@ -68,6 +71,35 @@ def halves_of_channels(graph: WorkingGraph, node: WorkingNode) -> None:
     origins = frozenset().union(*(each.origins for each in readers))
     slot = min(each.slot for each in readers)
     graph.replace(readers, [(slot, WorkingNode("Split", [name], outputs, {"axis": 1}, origins))])
+
+
+def pixel_shuffle(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Replace ``Reshape``, ``Transpose`` and ``Reshape`` that make squares of pixels of channels."""
+    if not node.is_op("Transpose") or node.attributes.get("perm") != _TO_PIXELS:
+        return
+    divide, join = graph.producer(node.inputs[0]), _reader(graph, node.outputs[0], "Reshape")
+    if divide is None or not divide.is_op("Reshape") or join is None:
+        return
+    before, divided, joined = (graph.shape(name) for name in (divide.inputs[0], *node.inputs, *join.outputs))
+    if before is None or divided is None or joined is None or len(before) != _RANK:
+        return
+    if not all(isinstance(size, int) and size > 0 for size in (*before[1:], divided[2])):
+        return
+    (channels, height, width), block = (int(size or 0) for size in before[1:]), int(divided[2] or 0)
+    planes, rest = divmod(channels, block**2)
+    if rest or divided[1:] != (planes, block, block, height, width):
+        return
+    # With these sizes, the first axis has to stay as it is.
+    if joined[1:] != (planes, block * height, block * width):
+        return
+    old = [divide, node, join]
+    if graph.opsets.get("", 1) < _MODE_OF_DEPTH_TO_SPACE or not _only_for_sizes(
+        graph, [name for each in old[:-1] for name in each.outputs], old
+    ):
+        return
+    origins = frozenset().union(*(each.origins for each in old))
+    attributes = {"blocksize": block, "mode": "CRD"}
+    graph.replace(old, [(join.slot, WorkingNode("DepthToSpace", divide.inputs[:1], join.outputs, attributes, origins))])
 
 
 def _reader(graph: WorkingGraph, name: str, op_type: str) -> WorkingNode | None:

@@ -263,7 +263,9 @@ def initializers_listed_as_inputs(model: onnx.ModelProto) -> frozenset[str]:
 
 
 def _node(proto: onnx.NodeProto, index: int) -> WorkingNode:
-    attributes = {entry.name: _plain(entry) if entry.type in _PLAIN else entry for entry in proto.attribute}
+    # Exporters write them in any order, and equal nodes are to become equal functions.
+    entries = sorted(proto.attribute, key=lambda entry: entry.name)
+    attributes = {entry.name: _plain(entry) if entry.type in _PLAIN else entry for entry in entries}
     return WorkingNode(
         op_type=proto.op_type,
         inputs=list(proto.input),

@@ -12,17 +12,22 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.stage import fuse
+from lenet_trt.kernel import registry
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from lenet_trt.onnx_model.precision import convert
 from plain_runtime import run
+from torch_export import exported_module, side_by_side
 
 CONV, ADD, CONCAT = "conv3x3_half", "conv3x3_half_add", "conv3x3_half_concat"
+SHUFFLE = "conv3x3_half_shuffle"
 CHANNELS, FILTERS = 8, 16
 
 
 def model_of(*nodes: onnx.NodeProto, side: int = 6, filters: int = FILTERS, group: int = 1) -> onnx.ModelProto:
     """Return a model of these nodes, from images x and y to z.
 
-    w and b are a convolution's weights; w2 is of one of images with the filters' channels twice.
+    w and b are a convolution's weights; w2 is of one of images with the filters' channels twice. Where nodes read
+    squares_2 or squares_3, and pixels_2 or pixels_3, these are what a pixel shuffle by reshapes has as targets.
     """
     random = np.random.default_rng(2)
     shapes = {"w": (filters, CHANNELS // group, 3, 3), "b": (filters,), "w2": (filters, 2 * filters, 3, 3)}
@@ -30,6 +35,10 @@ def model_of(*nodes: onnx.NodeProto, side: int = 6, filters: int = FILTERS, grou
         numpy_helper.from_array((random.normal(size=shape) / 8).astype(np.float16), name)
         for name, shape in shapes.items()
     ]
+    for block in (2, 3):
+        planes = filters // block**2
+        targets = {"squares": [0, planes, block, block, side, side], "pixels": [0, planes, block * side, block * side]}
+        tensors += [numpy_helper.from_array(np.array(sizes), f"{name}_{block}") for name, sizes in targets.items()]
     ports = [
         helper.make_tensor_value_info("x", TensorProto.FLOAT16, [2, CHANNELS, side, side]),
         helper.make_tensor_value_info("y", TensorProto.FLOAT16, [2, filters, side, side]),
@@ -156,3 +165,128 @@ def test_of_two_concatenations_both_must_be_replaced() -> None:
 def test_another_concatenation_is_no_place(nodes: list[onnx.NodeProto]) -> None:
     with pytest.raises(LenetTrtError, match=f"{CONCAT}: the network has no place for it"):
         taken(model_of(*nodes), CONCAT)
+
+
+def shuffle(output: str, x: str = "c", **changed: Any) -> onnx.NodeProto:
+    """Return a pixel shuffle that the kernel takes, but for what is changed."""
+    return helper.make_node("DepthToSpace", [x], [output], **{"blocksize": 2, "mode": "CRD", **changed})
+
+
+def shuffle_by_reshapes(
+    output: str, x: str = "c", block: int = 2, perm: tuple[int, ...] = (0, 1, 4, 2, 5, 3)
+) -> list[onnx.NodeProto]:
+    """Return a pixel shuffle as ``view``, ``permute`` and ``reshape`` are exported."""
+    return [
+        helper.make_node("Reshape", [x, f"squares_{block}"], [f"{output}s"]),
+        helper.make_node("Transpose", [f"{output}s"], [f"{output}t"], perm=perm),
+        helper.make_node("Reshape", [f"{output}t", f"pixels_{block}"], [output]),
+    ]
+
+
+@pytest.mark.parametrize("filters", [4, 12, 32])
+@pytest.mark.parametrize("activation", [None, "Relu", "Gelu"])
+@pytest.mark.parametrize("by_reshapes", [False, True])
+def test_a_pixel_shuffle_is_one_kernel_with_its_convolution(
+    by_reshapes: bool, activation: str | None, filters: int
+) -> None:
+    between = gelu("c", "a") if activation == "Gelu" else [helper.make_node("Relu", ["c"], ["a"])] * bool(activation)
+    last = "a" if activation else "c"
+    after = shuffle_by_reshapes("z", last) if by_reshapes else [shuffle("z", last)]
+    assert taken(model_of(conv("c"), *between, *after, filters=filters), SHUFFLE) == {SHUFFLE: 1}
+
+
+def gelu(x: str, y: str) -> list[onnx.NodeProto]:
+    """Return GELU as opset 17 has it."""
+    constants = {"root": 2**0.5, "one": 1.0, "half": 0.5}
+    tensors = {name: numpy_helper.from_array(np.array(value, np.float16)) for name, value in constants.items()}
+    return [
+        *(helper.make_node("Constant", [], [f"{y}{name}"], value=tensor) for name, tensor in tensors.items()),
+        helper.make_node("Div", [x, f"{y}root"], [f"{y}d"]),
+        helper.make_node("Erf", [f"{y}d"], [f"{y}e"]),
+        helper.make_node("Add", [f"{y}e", f"{y}one"], [f"{y}a"]),
+        helper.make_node("Mul", [x, f"{y}a"], [f"{y}m"]),
+        helper.make_node("Mul", [f"{y}m", f"{y}half"], [y]),
+    ]
+
+
+def test_both_forms_of_a_pixel_shuffle_stand_in_one_file() -> None:
+    nodes = [conv("c"), shuffle("p"), conv("d"), *shuffle_by_reshapes("q", "d"), helper.make_node("Add", "pq", "z")]
+    assert taken(model_of(*nodes), SHUFFLE) == {SHUFFLE: 2}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "filters"),
+    [
+        pytest.param([shuffle("z", mode="DCR")], 16, id="another order"),
+        pytest.param([shuffle("z", blocksize=3)], 18, id="blocks of 3"),
+        pytest.param([shuffle("z", blocksize=4)], 16, id="blocks of 4"),
+        pytest.param(shuffle_by_reshapes("z", block=3), 18, id="blocks of 3 by reshapes"),
+        pytest.param(shuffle_by_reshapes("z", perm=(0, 1, 4, 3, 5, 2)), 16, id="squares on their side"),
+        pytest.param(shuffle_by_reshapes("z", perm=(0, 1, 5, 2, 4, 3)), 16, id="images on their side"),
+        pytest.param([shuffle("z")], 36, id="36 filters"),
+        pytest.param(
+            [shuffle("p"), helper.make_node("Relu", ["c"], ["r"]), shuffle("q", "r")], 16, id="another reader"
+        ),
+        pytest.param([*shuffle_by_reshapes("p"), shuffle("q")], 16, id="another reader by reshapes"),
+    ],
+)
+def test_another_pixel_shuffle_is_no_place(nodes: list[onnx.NodeProto], filters: int) -> None:
+    join = [] if nodes[-1].output[0] == "z" else [helper.make_node("Add", ["p", "q"], ["z"])]
+    model = model_of(conv("c"), *nodes, *join, filters=filters)
+    with pytest.raises(LenetTrtError, match=f"{SHUFFLE}: the network has no place for it"):
+        taken(model, SHUFFLE)
+    assert taken(model, CONV) == {CONV: 1}
+
+
+def test_filters_of_a_pixel_shuffle_are_whole_squares() -> None:
+    kernel = registry.kernel(SHUFFLE)
+    with pytest.raises(LenetTrtError, match="k is a multiple of 4"):
+        kernel.bind_axes({"n": 1, "c": 8, "h": 6, "w": 6, "k": 6}, kernel.types[0], {"activation": "none"})
+
+
+def test_on_hopper_a_pixel_shuffle_goes_line_by_line_however_few_pixels_there_are() -> None:
+    kernel = registry.kernel(SHUFFLE)
+    for axes in ({"n": 1, "c": 8, "h": 6, "w": 6, "k": 4}, {"n": 32, "c": 128, "h": 128, "w": 100, "k": 32}):
+        bound = kernel.bind_axes(axes, kernel.types[0], {"activation": "none"})
+        assert bound.variant(90, {"multiprocessors": 132}).name == "lines_wgmma"
+
+
+@pytest.mark.parametrize(
+    ("side", "filters", "kernels"),
+    [
+        (364, 12, {SHUFFLE: 1}),
+        (364, 36, {CONV: 1}),
+        (390, 12, {CONV: 1}),  # the last of a row's seven lines has 6 pixels of 64
+        (64, 16, {CONV: 1}),
+        (64, 12, {}),
+    ],
+)
+def test_by_itself_a_pixel_shuffle_is_taken_on_very_many_pixels(
+    side: int, filters: int, kernels: dict[str, int]
+) -> None:
+    assert taken(model_of(conv("c"), shuffle("z"), side=side, filters=filters)) == kernels
+
+
+@pytest.mark.parametrize("opset", [11, 17, 18, 23])
+def test_pixel_shuffles_of_torchs_exporters_are_found(opset: int) -> None:
+    torch = pytest.importorskip("torch", reason="torch exports the layers")
+
+    class Permuted(torch.nn.Module):  # type: ignore[name-defined, misc]
+        """A pixel shuffle as people write it."""
+
+        def forward(self, x: Any) -> Any:
+            n, channels, height, width = x.shape
+            squares = x.view(n, channels // 4, 2, 2, height, width).permute(0, 1, 4, 2, 5, 3)
+            return squares.reshape(n, channels // 4, 2 * height, 2 * width)
+
+    def layers(*after: Any) -> Any:
+        return torch.nn.Sequential(torch.nn.Conv2d(CHANNELS, 12, 3, 1, 1), *after)
+
+    pixels = torch.nn.PixelShuffle(2)
+    network = side_by_side([layers(pixels), layers(torch.nn.ReLU(), pixels), layers(Permuted())])
+    model = convert(exported_module(network, torch.zeros(2, CHANNELS, 6, 6), opset), "fp16")
+    fused = fuse(model, [SHUFFLE]).model
+    assert Counter(plugin_nodes(fused).values()) == {SHUFFLE: 3}
+    images = np.random.default_rng(3).normal(size=(3, CHANNELS, 6, 6)).astype(np.float32)
+    for seen, wanted in zip(run(fused, images), run(model, images), strict=True):
+        np.testing.assert_allclose(seen, wanted, rtol=0, atol=2e-2)
