@@ -167,22 +167,48 @@ def dense_layer_of_folded_rows(graph: WorkingGraph, node: WorkingNode) -> None:
 
 def scaled_outputs(graph: WorkingGraph, node: WorkingNode) -> None:
     """Take into a dense layer what multiplies each of its outputs by a constant, as the layer scale of DINOv2 does."""
-    scale = graph.only_consumer(node.outputs[0]) if node.is_op("Gemm") and node.attributes == {"transB": 1} else None
-    if scale is None or not scale.is_op("Mul") or scale.inputs[0] != node.outputs[0] or len(node.inputs) != 3:
+    scale, rank = graph.only_consumer(node.outputs[0]), graph.rank(node.outputs[0])
+    inputs = None if scale is None or rank is None else _scaled_layer(graph, node, scale, rank, rank - 1)
+    if scale is not None and inputs is not None and scale.inputs[0] == node.outputs[0]:
+        _put(graph, [node, scale], scale.slot, "Gemm", inputs, scale.outputs, node.attributes)
+
+
+def scaled_outputs_channels_first(graph: WorkingGraph, node: WorkingNode) -> None:
+    """The same where a ``Transpose`` lies between the layer and its scale, as in a ConvNeXt: the scale comes first."""
+    transpose, rank = graph.only_consumer(node.outputs[0]), graph.rank(node.outputs[0])
+    if transpose is None or rank is None or not transpose.is_op("Transpose"):
         return
+    scale, perm = graph.only_consumer(transpose.outputs[0]), list(transpose.attributes.get("perm", ()))
+    if scale is None or len(perm) != rank or scale.inputs[0] != transpose.outputs[0]:
+        return
+    inputs = _scaled_layer(graph, node, scale, rank, perm.index(rank - 1))
+    if inputs is None:
+        return
+    between = f"{scale.outputs[0]}.before_transposition"
+    first = WorkingNode("Gemm", inputs, [between], node.attributes, node.origins | scale.origins)
+    second = WorkingNode("Transpose", [between], list(scale.outputs), transpose.attributes, transpose.origins)
+    graph.replace([node, transpose, scale], [(transpose.slot, first), (scale.slot, second)])
+
+
+def _scaled_layer(graph: WorkingGraph, node: WorkingNode, scale: WorkingNode, rank: int, axis: int) -> list[str] | None:
+    """Return the inputs of a dense layer whose outputs, then along ``axis``, are multiplied by a constant.
+
+    None if that is not what ``scale`` does, or if a weight would not be finite.
+    """
+    if not node.is_op("Gemm") or node.attributes != {"transB": 1} or len(node.inputs) != 3 or not scale.is_op("Mul"):
+        return None
     weight, bias, factor = (graph.constants.get(name) for name in (*node.inputs[1:], scale.inputs[1]))
-    rank = graph.rank(node.outputs[0])
-    if weight is None or bias is None or factor is None or rank is None or weight.dtype.kind not in "fV":
-        return
-    if factor.ndim > rank or factor.shape[-1:] != weight.shape[:1] or factor.size != len(weight):
-        return
+    if weight is None or bias is None or factor is None or weight.dtype.kind not in "fV" or factor.ndim > rank:
+        return None
+    if (*(1,) * (rank - factor.ndim), *factor.shape) != (*(1,) * axis, len(weight), *(1,) * (rank - 1 - axis)):
+        return None
     wide = factor.reshape(-1).astype(np.float64)
     with np.errstate(over="ignore"):
         products = [(weight * wide[:, np.newaxis]).astype(weight.dtype), (bias * wide).astype(bias.dtype)]
     if not all(np.isfinite(each).all() for each in products):
-        return
+        return None
     names = [graph.add_constant(f"{name}.scaled", each) for name, each in zip(node.inputs[1:], products, strict=True)]
-    _put(graph, [node, scale], scale.slot, "Gemm", [node.inputs[0], *names], scale.outputs, node.attributes)
+    return [node.inputs[0], *names]
 
 
 def _dequantized_weight(graph: WorkingGraph, node: WorkingNode) -> WorkingNode | None:

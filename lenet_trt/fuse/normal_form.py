@@ -13,7 +13,7 @@ attributes          absent where they have their default value
 convolution         ``Conv(x, w, b, kernel_shape=...)``, ``ConvTranspose`` too
 dense layer         ``Gemm(x, w, b, transB=1)``: w ``[out, in]``, b ``[out]``; over the last axis of x, if it has more;
                     rows that the file folds before it and unfolds behind it are not folded; a constant factor of each
-                    output is in w and b
+                    output is in w and b, also where a ``Transpose`` to channels first lies between
 flattening          ``Flatten(x)``
 max-pooling         ``MaxPool(x, kernel_shape=..., strides=...)``
 matrix products     ``MatMul(a, b, alpha=...)``; with ``transA=1``, ``transB=1`` where the last two axes change places
@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterable
 import onnx
 
 from lenet_trt.fuse.attention import ATTENTION
-from lenet_trt.fuse.dialects import CLEANINGS, LAYERS, REORDERINGS
+from lenet_trt.fuse.dialects import CLEANINGS, LAYERS, REORDERINGS, scaled_outputs_channels_first
 from lenet_trt.fuse.self_attention import self_attention
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
@@ -53,7 +53,7 @@ def normal_forms(model: onnx.ModelProto, plain: WorkingGraph | None = None) -> l
     way, and last the one in which layers keep their order: ``plain``, where the caller has it.
     """
     forms = [plain or plain_form(model)]
-    for rules in (REORDERINGS, ATTENTION, (self_attention,)):
+    for rules in (REORDERINGS, (scaled_outputs_channels_first,), ATTENTION, (self_attention,)):
         graph = forms[0].copy()
         before = graph.nodes
         _rewrite(graph, rules)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, maximum, minimum, size_of
+from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, maximum, minimum, size_of
 from lenet_trt.kernel import Axis, FloatAttribute, Launch, Tensor, Variant
 from lenet_trt.kernel.dims import Condition
 
@@ -49,7 +49,7 @@ def normalized(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, epsilon: floa
     return distances / np.sqrt(variance + epsilon) * scale + bias
 
 
-def variants(kernel: str, tensors: int = 1) -> tuple[Variant, ...]:
+def variants(kernel: str, tensors: int = 1, rows: Dim = rows) -> tuple[Variant, ...]:
     """Declare the variants of a kernel that reads ``tensors`` rows for one; sources are named as ``layer_norm``'s."""
 
     def lanes(count: int, prefer: Condition | None = None) -> Variant:

@@ -39,6 +39,6 @@ def to_rows(op: Any, blocks: str, like: str, inputs: str) -> str:
     return str(op.Slice(rows, op.ints(0), inputs, op.ints(1)))
 
 
-def inputs_of_x(op: Any) -> str:
-    """Write the nodes that give the number of inputs of x [n, in]."""
-    return str(op.Slice(op.Shape("x"), op.ints(1), op.ints(2)))
+def inputs_of_x(op: Any, axis: int = 1) -> str:
+    """Write the nodes that give the number of inputs of x, which are along an axis: of rows [n, in] the second one."""
+    return str(op.Slice(op.Shape("x"), op.ints(axis), op.ints(axis + 1)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lenet_trt.dims import MODEL_AXES, minimum
-from lenet_trt.kernel import Kernel, Packing, float_types
+from lenet_trt.kernel import BesidePlugins, Kernel, Packing, float_types
 
 from ..dense.declaration import inputs, n, outputs
 from ..linear import reference
@@ -16,6 +16,7 @@ from ..linear.declaration import (
     AXES,
     BIAS,
     EXAMPLES,
+    HOPPER,
     LAYER,
     MUCH,
     WIDE_ENOUGH,
@@ -64,6 +65,8 @@ KERNEL = Kernel(
         {"n": 4200, "in": 960, "out": 1280, "activation": "gelu"},
     ),
     in_groups=rows_in_groups(n, minimum(inputs, outputs)),
+    # Between those of a ConvNeXt at any size.
+    beside_plugins=BesidePlugins(both=True, sizes=HOPPER),
     claims=tuple(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (LAYER.flops >= ENOUGH), MUCH)),
     flops=LAYER.flops,
     source_dir=Path(__file__).parent,

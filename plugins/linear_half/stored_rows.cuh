@@ -1,7 +1,7 @@
 // How the sums of a tile by wgmma become rows of outputs.
 //
 // A lane has pairs of neighbouring sums, of 8 rows in all lanes. Each warp writes its 16 rows to shared memory, 64 outputs at a time, and reads them
-// so that 8 lanes store 128 neighbouring bytes.
+// so that 8 lanes store 128 neighbouring bytes. There another tensor is added, if the layer adds one: outputs have been rounded before.
 #pragma once
 
 #include "linear/tile.cuh"
@@ -10,6 +10,14 @@
 
 constexpr int kStoredColumns = 64, kStoredPitch = kStoredColumns + kEight;  // 16 bytes more: rows that are written at once have different banks
 constexpr unsigned kStoredBytes = 16 * kStoredPitch * sizeof(T);            // of a warp
+
+// Adds to eight outputs.
+__device__ __forceinline__ Vector<T, kEight> sum_of(const Vector<T, kEight>& outputs, const Vector<T, kEight>& others) {
+  Vector<T, kEight> sums;
+#pragma unroll
+  for (int i = 0; i < kEight; ++i) sums.value[i] = from_float<T>(to_float(outputs.value[i]) + to_float(others.value[i]));
+  return sums;
+}
 
 template <typename Plan>
 struct StoredRows {
@@ -48,6 +56,15 @@ struct StoredRows {
   __device__ __forceinline__ void store(int part) const {
     const int lane = threadIdx.x % 32, row = place.row + first_row + lane / 8;
     const int first = part * kPairsAtOnce, count = smaller(kPairsAtOnce, kPairs - first), column = place.column + first * kEight + lane % 8 * kEight;
+    Vector<T, kEight> others[kAdds ? 4 : 1];  // of the lane's rows
+    if constexpr (kAdds) {
+      const T* const from = layer.other + (static_cast<size_t>(row) * kOutputs + column);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const bool exists = lane % 8 < count && (Plan::kFull || column < kOutputs) && row + 4 * i < layer.n;
+        if (exists) others[i] = load_vector<kEight>(from + 4 * i * kOutputs);
+      }
+    }
     const unsigned to_shared = shared_address(of_warp + lane % 16 * kStoredPitch + lane / 16 * kEight);
 #pragma unroll
     for (int j = 0; j < count; j += 2) store_matrices(to_shared + j * kEight * 2, pairs[(first + j) / 2]);
@@ -57,7 +74,11 @@ struct StoredRows {
     const bool exists = lane % 8 < count && (Plan::kFull || column < kOutputs);
 #pragma unroll
     for (int i = 0; i < 16; i += 4) {
-      if (exists && row + i < layer.n) store_vector(to + i * kOutputs, load16(eights + i * kStoredPitch));
+      if constexpr (kAdds) {
+        if (exists && row + i < layer.n) store_vector(to + i * kOutputs, sum_of(load16(eights + i * kStoredPitch), others[i / 4]));
+      } else {
+        if (exists && row + i < layer.n) store_vector(to + i * kOutputs, load16(eights + i * kStoredPitch));
+      }
     }
     __syncwarp();
   }

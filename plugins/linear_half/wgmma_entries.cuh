@@ -17,13 +17,13 @@ using OutputPlan = Plan<kSplits, kMostColumns, 16, false, kSplits == 1 ? kTileRo
   ENTRY_BY_WGMMA(kernel##_by2_wgmma, Arguments, __cluster_dims__(2, 1, 1), 128, 2)             \
   ENTRY_BY_WGMMA(kernel##_by4_wgmma, Arguments, __cluster_dims__(4, 1, 1), 128, 4)             \
   ENTRY_BY_WGMMA(kernel##_by8_wgmma, Arguments, __cluster_dims__(8, 1, 1), 128, 8)
-#define ENTRY_BY_WGMMA(entry, Arguments, cluster, columns, splits)                                                              \
-  ASSERT_LAUNCH(entry, kWgmmaThreads, (OutputPlan<columns, splits>::kSharedBytes));                                             \
-  extern "C" __global__ void cluster __launch_bounds__(kWgmmaThreads, 1)                                                        \
-      entry(const T* __restrict__ x, const T* __restrict__ weights, const T* __restrict__ bias, int rows, T* __restrict__ y     \
-            MAP_PARAMETERS) {                                                                                                   \
-    if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                               \
-    wait_for_previous_kernel();                                                                                                 \
-    extern __shared__ __align__(kStagesAlign) unsigned char shared[];                                                           \
-    dense_by_wgmma<OutputPlan<columns, splits>>(shared, Arguments{x, weights, bias, rows, y MAP_ARGUMENTS});                    \
+#define ENTRY_BY_WGMMA(entry, Arguments, cluster, columns, splits)                                                                          \
+  ASSERT_LAUNCH(entry, kWgmmaThreads, (OutputPlan<columns, splits>::kSharedBytes));                                                         \
+  extern "C" __global__ void cluster __launch_bounds__(kWgmmaThreads, 1)                                                                    \
+      entry(const T* __restrict__ x OTHER_PARAMETER, const T* __restrict__ weights, const T* __restrict__ bias, int rows, T* __restrict__ y \
+            MAP_PARAMETERS) {                                                                                                               \
+    if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                                           \
+    wait_for_previous_kernel();                                                                                                             \
+    extern __shared__ __align__(kStagesAlign) unsigned char shared[];                                                                       \
+    dense_by_wgmma<OutputPlan<columns, splits>>(shared, Arguments{x, weights, bias, rows, y OTHER_ARGUMENT MAP_ARGUMENTS});                 \
   }

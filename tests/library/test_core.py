@@ -180,7 +180,10 @@ def launch_words(bound: Bound, part: Variant) -> str:
     *grid, shared = (dim.evaluate(sizes) for dim in launch.dims[:4])
     extras = [dim.evaluate(sizes) for dim in launch.dims[4:]]
     limits = (2**31 - 1, 65535, 65535)
-    if not all(1 <= size <= limit for size, limit in zip(grid, limits, strict=True)) or max(map(abs, extras)) >= 2**31:
+    if (
+        not all(1 <= size <= limit for size, limit in zip(grid, limits, strict=True))
+        or max(map(abs, extras), default=0) >= 2**31
+    ):
         raise LenetTrtError("too large")
     maps = [f"map {','.join(map(str, each.sizes(sizes)))}" for each in bound.specialized.maps(part)]
     return " ".join(map(str, (*grid, shared, *extras, *["workspace"] * launch.workspace, *maps)))

@@ -141,3 +141,20 @@ def test_numbers_far_from_one_are_as_exact(
         plain[2] *= 0
 
     check(variant, axes, "none", change, tmp_path_factory)
+
+
+@needs_gcc
+@pytest.mark.parametrize(
+    ("variant", "axes", "types"),
+    [
+        ("wide_wgmma", {"n": 1, "h": 10, "w": 13, "in": 320, "out": 264}, "fp16"),
+        ("by2_wgmma", {"n": 1, "h": 3, "w": 5, "in": 64, "out": 72}, "bf16"),
+        pytest.param("wgmma", {"n": 2, "h": 9, "w": 10, "in": 160, "out": 40}, "bf16", marks=pytest.mark.slow),
+        pytest.param("direct", {"n": 2, "h": 3, "w": 5, "in": 64, "out": 72}, "fp16", marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_another_tensor_is_added(
+    variant: str, axes: dict[str, int], types: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check(variant, axes, "none", unchanged, tmp_path_factory, registry.kernel("linear_half_add"), types)

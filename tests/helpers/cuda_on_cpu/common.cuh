@@ -46,6 +46,7 @@ struct alignas(16) float4 { float x, y, z, w; };
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
+inline float rsqrtf(float value) { return 1.0f / std::sqrt(value); }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 template <typename T>
 T __ldg(const T* p) { return *p; }

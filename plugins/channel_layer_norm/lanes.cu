@@ -1,0 +1,17 @@
+// channel_layer_norm (see kernel.cu) with one or several rows a warp: for rows of up to a thousand elements.
+//
+// x [n, H, W, K], scale [K], bias [K] -> y [n, H, W, K]: a pixel is a row.
+//
+// Mapping: layer_norm/lanes.cuh.
+// Bytes: x and y once; scale and bias from L1.
+#include "layer_norm/lanes.cuh"
+
+using layer_norm::T;
+ASSERT_LAUNCH_WHERE(channel_layer_norm_lanes, layer_norm::is_written_for(LAUNCH_THREADS), 0);
+
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
+    channel_layer_norm_lanes(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, int rows,
+                     T* __restrict__ y) {
+  wait_for_previous_kernel();
+  layer_norm::rows_of_lanes(x, layer_norm::NoResidual{}, scale, bias, rows, y);
+}
