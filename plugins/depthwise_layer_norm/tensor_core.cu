@@ -58,7 +58,8 @@ __device__ __forceinline__ void convolve_and_normalise(unsigned char* shared, co
 }
 
 #define ENTRY(name, blocks, cluster)                                                                                                               \
-  ASSERT_LAUNCH_WHERE(depthwise_layer_norm_##name, LAUNCH_THREADS >= Plan<blocks>::kThreads, Plan<blocks>::kSharedBytes);                          \
+  ASSERT_LAUNCH_WHERE(depthwise_layer_norm_##name, is_written_for(LAUNCH_THREADS) && LAUNCH_THREADS >= Plan<blocks>::kThreads,                     \
+                      Plan<blocks>::kSharedBytes);                                                                                                 \
   extern "C" __global__ void cluster __launch_bounds__(LAUNCH_THREADS, larger(1, 480 / LAUNCH_THREADS))                                            \
       depthwise_layer_norm_##name(const T* __restrict__ x, const T* __restrict__ filters, const T* __restrict__ bias, const T* __restrict__ scale, \
                                   const T* __restrict__ shift, int n, T* __restrict__ y MAP_PARAMETERS) {                                          \

@@ -17,6 +17,11 @@ constexpr int kSwizzleAlign = 256;
 // Of a tile's pixels, column by column, what the norm keeps: lanes that write four rows of eight columns meet no bank twice.
 constexpr int kColumnPitch = 18, kPixels = kColumns * kColumnPitch;
 
+// The warps of blocks, as the variants declare them.
+__host__ __device__ constexpr bool is_written_for(int threads) {
+  return threads == 5 * 32 || threads == 6 * 32 || threads == 12 * 32 || threads == 16 * 32;
+}
+
 // A block, of kBlocks that share the channels of their tiles.
 template <int kBlocks_>
 struct Plan {
