@@ -34,8 +34,13 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
 
 
 def nodes(op: Any, x: Any, other: Any, w: Any, bias: Any) -> Any:
-    """The layer, a transposition to channels first, and the sum."""
+    """The layer, a transposition to channels first, and the sum, as torchvision and timm write it."""
     return op.Add(op.Transpose(op.Gemm(x, w, bias, transB=1), perm=[0, 3, 1, 2]), other)
+
+
+def other_first(op: Any, x: Any, other: Any, w: Any, bias: Any) -> Any:
+    """The same as transformers writes it."""
+    return op.Add(other, op.Transpose(op.Gemm(x, w, bias, transB=1), perm=[0, 3, 1, 2]))
 
 
 def in_onnx(op: Any, x: Any, other: Any, w: Any, bias: Any) -> Any:
@@ -66,7 +71,7 @@ KERNEL = Kernel(
     requires=LAYER.requires,
     packing=Packing((W, BIAS), pack, unpack),
     variants=(*LAYER.wide(), *LAYER.narrow(element_bytes=2), LAYER.direct("linear_half_add_direct")),
-    patterns=(Pattern(nodes, {"activation": "none"}, preference=1, body=in_onnx),),
+    patterns=tuple(Pattern(each, {"activation": "none"}, preference=1, body=in_onnx) for each in (nodes, other_first)),
     reference=reference,
     examples=(
         {"n": 1, "h": 3, "w": 5, "in": 32, "out": 40, "activation": "none"},

@@ -34,7 +34,9 @@ def depthwise(**changed: Any) -> list[onnx.NodeProto]:
     ]
 
 
-def dense(y: str, *, x: str = "normal", scale: str = "factor", perm: list[int] | None = None) -> list[onnx.NodeProto]:
+def dense(
+    y: str, *, x: str = "normal", scale: str = "factor", perm: list[int] | None = None, x_first: bool = False
+) -> list[onnx.NodeProto]:
     """Return its end, without the hidden layer."""
     nodes = [
         node("MatMul", f"{x} w", "product"),
@@ -42,8 +44,8 @@ def dense(y: str, *, x: str = "normal", scale: str = "factor", perm: list[int] |
         node("Transpose", "dense", "first", perm=perm or FIRST),
     ]
     if not scale:
-        return [*nodes, node("Add", "first x", y)]
-    return [*nodes, node("Mul", f"{scale} first", "scaled"), node("Add", "scaled x", y)]
+        return [*nodes, node("Add", "x first" if x_first else "first x", y)]
+    return [*nodes, node("Mul", f"{scale} first", "scaled"), node("Add", "x scaled" if x_first else "scaled x", y)]
 
 
 def model_of(*nodes: onnx.NodeProto, output: list[int]) -> onnx.ModelProto:
@@ -86,8 +88,18 @@ def test_a_block_is_two_kernels_here_and_no_transposition_is_left() -> None:
     assert {each.op_type for each in fused.graph.node} == {DEPTHWISE, DENSE}
 
 
-def test_without_a_layer_scale_the_sum_is_taken_too() -> None:
-    assert taken(model_of(*depthwise(), *dense("z", scale=""), output=MAPS), DENSE) == {DENSE: 1}
+@pytest.mark.parametrize("x_first", [False, True])
+@pytest.mark.parametrize("scale", ["factor", ""])
+def test_the_sum_is_taken_in_either_order(scale: str, x_first: bool) -> None:
+    model = model_of(*depthwise(), *dense("z", scale=scale, x_first=x_first), output=MAPS)
+    assert taken(model, DENSE) == {DENSE: 1}
+
+
+def test_a_layer_scale_in_front_of_the_transposition_is_taken_too() -> None:
+    end = dense("z", scale="", x_first=True)
+    end[2].input[0] = "scaled"
+    end.insert(2, node("Mul", "per_channel dense", "scaled"))
+    assert taken(model_of(*depthwise(), *end, output=MAPS), DENSE) == {DENSE: 1}
 
 
 def test_the_dense_layer_is_taken_alone_with_the_layer_scale_behind_it() -> None:
