@@ -13,6 +13,7 @@ import onnx
 from onnx import helper
 
 from lenet_trt.fuse.casts import needless_casts, softmax_between_casts
+from lenet_trt.fuse.channel_norms import norm_of_channels
 from lenet_trt.fuse.flattening import is_flatten
 from lenet_trt.fuse.folding import constant_folding, known_sizes, reshaped
 from lenet_trt.fuse.last_axis import (
@@ -313,6 +314,7 @@ REORDERINGS: tuple[Rule, ...] = (
     dense_layer_of_folded_rows,
     scaled_outputs,
     products_of_matrices,
+    norm_of_channels,
     interleaved_concat,
     halves_of_channels,
     pixel_shuffle,

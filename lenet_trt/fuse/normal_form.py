@@ -25,6 +25,7 @@ scaling             by a constant power of two: ``Mul``, not ``Div``
 operands            the constant of an ``Add`` or a ``Mul`` is the second one
 order               an activation (``Relu``, ``Tanh``) comes before the ``MaxPool`` that it commutes with
 missing bias        zeros
+norm of channels    ``LayerNormalization`` between two ``Transpose``; see ``channel_norms.py``
 channel shuffle     one ``Concat`` of two tensors, whose halves are a ``Split``; see ``shuffles.py``
 pixel shuffle       ``DepthToSpace``, from opset 11 on; see ``shuffles.py`` too
 patches as tokens   ``Transpose(x, perm=[0, 2, 3, 1], fold=1)``: [n, k, h, w] becomes [n, h w, k]; see ``tokens.py``

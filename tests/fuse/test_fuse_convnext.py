@@ -50,11 +50,12 @@ def dense(
 
 def model_of(*nodes: onnx.NodeProto, output: list[int]) -> onnx.ModelProto:
     random = np.random.default_rng(4)
-    shapes = {
+    shapes: dict[str, tuple[int, ...]] = {
         "taps": (CHANNELS, 1, 7, 7),
         "dense_taps": (CHANNELS, CHANNELS, 7, 7),
         "w": (CHANNELS, CHANNELS),
         "factor": (CHANNELS, 1, 1),
+        "summand": (1, CHANNELS, 1, 1),
         "of_columns": (SIDE,),
         **dict.fromkeys(("per_channel", "scale", "shift"), (CHANNELS,)),
     }
@@ -66,6 +67,8 @@ def model_of(*nodes: onnx.NodeProto, output: list[int]) -> onnx.ModelProto:
         helper.make_tensor_value_info(name, TensorProto.FLOAT16, shape)
         for name, shape in (("x", [2, CHANNELS, SIDE, SIDE]), ("z", output))
     )
+    numbers = (("two", 2.0), ("epsilon", 1e-5))
+    tensors += [numpy_helper.from_array(np.array(value, np.float16), name) for name, value in numbers]
     graph = helper.make_graph(nodes, "g", [x], [z], tensors)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
@@ -142,3 +145,42 @@ def test_a_norm_of_channels_takes_both_transpositions() -> None:
     assert [each.op_type for each in fused.graph.node] == [NORM]
     with pytest.raises(LenetTrtError, match=f"{NORM}: the network has no place for it"):
         taken(model_of(*nodes, node("Identity", "normal", "z"), output=PIXELS), NORM)
+
+
+def written_out(*, axis: int = 1, square: str = "Pow", factor: str = "factor") -> list[onnx.NodeProto]:
+    """Return the norm of transformers' ConvNeXt, as torch's exporters write it."""
+    return [
+        node("ReduceMean", "x", "mean", axes=[axis]),
+        node("Sub", "x mean", "distance"),
+        node("Sub", "x mean", "again"),
+        node(square, "again two" if square == "Pow" else "again again", "squares"),
+        node("ReduceMean", "squares", "variance", axes=[axis]),
+        node("Add", "variance epsilon", "above_zero"),
+        node("Sqrt", "above_zero", "deviation"),
+        node("Div", "distance deviation", "unit"),
+        node("Mul", f"{factor} unit", "scaled"),
+        node("Add", "scaled summand", "z"),
+    ]
+
+
+@pytest.mark.parametrize("square", ["Pow", "Mul"])
+def test_a_norm_of_channels_that_is_written_out_is_taken(square: str) -> None:
+    model = model_of(*written_out(square=square), output=MAPS)
+    assert taken(model, NORM) == {NORM: 1}
+    fused = fuse(model, (NORM,), architectures=[90]).model
+    assert [each.op_type for each in fused.graph.node] == [NORM]
+
+
+@pytest.mark.parametrize(
+    "changed", [{"axis": 2}, {"square": "Add"}, {"factor": "of_columns"}], ids=["rows", "no square", "columns"]
+)
+def test_another_norm_that_is_written_out_is_no_place(changed: dict[str, Any]) -> None:
+    with pytest.raises(LenetTrtError, match=f"{NORM}: the network has no place for it"):
+        taken(model_of(*written_out(**changed), output=MAPS), NORM)
+
+
+def test_a_written_out_norm_whose_mean_others_read_is_no_place() -> None:
+    model = model_of(*written_out(), output=MAPS)
+    model.graph.output.append(helper.make_tensor_value_info("mean", TensorProto.FLOAT16, [2, 1, SIDE, SIDE]))
+    with pytest.raises(LenetTrtError, match=f"{NORM}: the network has no place for it"):
+        taken(model, NORM)
