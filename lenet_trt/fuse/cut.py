@@ -49,7 +49,7 @@ class NewNodes:
 
     def constant(self, name: str, value: Array) -> str:
         """Add a constant, if it is not there, and return its name."""
-        self._tensors.setdefault(name, numpy_helper.from_array(np.ascontiguousarray(value), name))
+        self._tensors.setdefault(name, numpy_helper.from_array(np.asarray(value, order="C"), name))
         return name
 
     def dense_layer(self, x: str, weight: tuple[str, Array], bias: tuple[str, Array], y: str) -> None:

@@ -65,6 +65,7 @@ def fuse(
     if not kernels:
         return Fused(model, (), ())
     from lenet_trt.fuse.assemble import assembled
+    from lenet_trt.fuse.dense_pixels import with_dense_pixels
     from lenet_trt.fuse.ordered_places import places_in_order
     from lenet_trt.fuse.places import chosen, find_places, nodes_of
     from lenet_trt.onnx_model.attention import written_out
@@ -74,6 +75,7 @@ def fuse(
     claims_on = None
     if plugins == "auto":
         claims_on = architectures_here() if architectures is None else architectures
+    model = with_dense_pixels(model, kernels, claims_on, usual)
     if claims_on is not None and usual:
         model, places, _ = places_in_order(model, kernels)
         judged, refused = find_places(with_sizes(model, usual), kernels, claims_on)
