@@ -9,17 +9,13 @@ with filters of 1x1 and ``Transpose`` to channels first. Source: timm's ConvNeXt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import onnx
 
 from lenet_trt.fuse.cut import Insertion, NewNodes, Uses, replaced
-from lenet_trt.fuse.normal_form import plain_form
-from lenet_trt.fuse.places import chosen, find_places, nodes_of
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
-from lenet_trt.kernel.declaration import Kernel
-from lenet_trt.onnx_model.fixed_axes import with_sizes
 
 _TO_CHANNELS_FIRST = [0, 3, 1, 2]
 _ONE_BY_ONE = {"kernel_shape": [1, 1]}
@@ -41,32 +37,12 @@ class _Mlp:
         return self.first.origins.union(self.last.origins, *(node.origins for node in self.activation))
 
 
-def with_dense_pixels(
-    model: onnx.ModelProto,
-    kernels: Sequence[Kernel],
-    claims_on: Sequence[int] | None = None,
-    usual: Mapping[str, int] | None = None,
-) -> onnx.ModelProto:
-    """Return the model with dense layers for such convolutions, where plugins replace these with their ``Transpose``.
+def with_dense_pixels(model: onnx.ModelProto, graph: WorkingGraph) -> tuple[onnx.ModelProto, frozenset[str]]:
+    """Return the model with dense layers for such convolutions, and what these and the ``Transpose`` behind them give.
 
-    ``claims_on``, ``usual``: at which sizes a plugin does, as ``fuse`` has them. Without such layers, it is the given
-    model; so it is where plugins would leave a layer of them to TensorRT.
+    ``graph``: the model in the form in which layers keep their order.
     """
-    changed, written = _rewritten(model)
-    if not written:
-        return model
-    judged = with_sizes(changed, usual) if claims_on is not None and usual else changed
-    places, _ = find_places(judged, kernels, claims_on)
-    taken = {name for index in nodes_of(chosen(places)) for name in judged.graph.node[index].output}
-    return changed if written <= taken else model
-
-
-def _rewritten(model: onnx.ModelProto) -> tuple[onnx.ModelProto, frozenset[str]]:
-    """Return the model with dense layers, and what these and the ``Transpose`` behind them give."""
     uses = Uses(model.graph)
-    if not _has_candidate(uses):
-        return model, frozenset()
-    graph = plain_form(model)
     insertions: list[Insertion] = []
     new = NewNodes()
     written: set[str] = set()
@@ -77,13 +53,6 @@ def _rewritten(model: onnx.ModelProto) -> tuple[onnx.ModelProto, frozenset[str]]
         written.update(_add_layers(graph, mlp, new))
         insertions.append(Insertion(new.taken(), mlp.origins))
     return (replaced(model, insertions, [], new.tensors) if insertions else model), frozenset(written)
-
-
-def _has_candidate(uses: Uses) -> bool:
-    """Return whether a convolution reads a ``Transpose``: most networks have none, and to know more takes longer."""
-    nodes = uses.graph.node
-    turned = (node for node in nodes if node.op_type == "Transpose")
-    return any(nodes[reader].op_type == "Conv" for node in turned for reader in uses.readers.get(node.output[0], ()))
 
 
 def _mlp(graph: WorkingGraph, first: WorkingNode) -> _Mlp | None:

@@ -65,7 +65,6 @@ def fuse(
     if not kernels:
         return Fused(model, (), ())
     from lenet_trt.fuse.assemble import assembled
-    from lenet_trt.fuse.dense_pixels import with_dense_pixels
     from lenet_trt.fuse.ordered_places import places_in_order
     from lenet_trt.fuse.places import chosen, find_places, nodes_of
     from lenet_trt.onnx_model.attention import written_out
@@ -75,9 +74,8 @@ def fuse(
     claims_on = None
     if plugins == "auto":
         claims_on = architectures_here() if architectures is None else architectures
-    model = with_dense_pixels(model, kernels, claims_on, usual)
     if claims_on is not None and usual:
-        model, places, _ = places_in_order(model, kernels)
+        model, places, _ = places_in_order(model, kernels, claims_on, usual)
         judged, refused = find_places(with_sizes(model, usual), kernels, claims_on)
         claimed = chosen(judged)
         there = {place.key for place in claimed}

@@ -12,7 +12,6 @@ import onnx
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes
 from lenet_trt.fuse.assemble import assembled
-from lenet_trt.fuse.dense_pixels import with_dense_pixels
 from lenet_trt.fuse.ordered_places import places_in_order
 from lenet_trt.fuse.places import Place, chosen, find_places
 from lenet_trt.fuse.stage import architectures_here, chosen_kernels
@@ -96,8 +95,7 @@ class Space:
     def __init__(self, model: onnx.ModelProto, plugins: str = "all") -> None:
         self._kernels = chosen_kernels(plugins)
         self.given = model
-        written = with_dense_pixels(model, self._kernels)
-        self.model, places, refused = places_in_order(written, self._kernels) if self._kernels else (model, [], [])
+        self.model, places, refused = places_in_order(model, self._kernels) if self._kernels else (model, [], [])
         self._places: dict[PluginPiece, Place] = {}
         for place in places:
             self._places.setdefault(self._piece(place), place)

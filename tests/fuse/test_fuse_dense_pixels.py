@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from lenet_trt.fuse.dense_pixels import with_dense_pixels
+from lenet_trt.fuse.ordered_places import places_in_order
 from lenet_trt.fuse.stage import chosen_kernels, fuse
 from lenet_trt.onnx_model.fixed_axes import with_sizes
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
@@ -128,13 +128,14 @@ def test_all_plugins_and_what_is_measured_are_of_dense_layers_too() -> None:
 )
 def test_another_mlp_stays_what_it_is(module: torch.nn.Module) -> None:
     model = exported(module)
-    assert with_dense_pixels(model, chosen_kernels("all")) is model
+    assert places_in_order(model, chosen_kernels("all"))[0] is model
 
 
 def test_the_file_stays_what_it_is_where_no_kernel_takes_the_layers() -> None:
     model = exported(Block())
-    assert with_dense_pixels(model, chosen_kernels(["linear_half"])) is model
-    assert with_dense_pixels(model, chosen_kernels(["depthwise_layer_norm"])) is model
+    assert places_in_order(model, chosen_kernels(["linear_half"]))[0] is model
+    assert places_in_order(model, chosen_kernels(["depthwise_layer_norm"]))[0] is model
     in_floats = exported(Block(), torch.float32)
-    assert with_dense_pixels(in_floats, chosen_kernels("all")) is in_floats
-    assert with_dense_pixels(model, chosen_kernels("auto"), [80]) is model
+    assert places_in_order(in_floats, chosen_kernels("all"))[0] is in_floats
+    assert places_in_order(model, chosen_kernels("auto"), [80])[0] is model
+    assert places_in_order(model, chosen_kernels("auto"), [80], {"n": 8})[0] is model
