@@ -81,13 +81,13 @@ class _Reader:
 def norm_of_channels(graph: WorkingGraph, node: WorkingNode) -> None:
     """Replace the nine nodes of a norm over the channels of maps, the last of which is ``node``."""
     product = graph.producer(node.inputs[0]) if node.is_op("Add") else None
-    if product is None or not product.is_op("Mul"):
+    shape = graph.shape(node.outputs[0])
+    if product is None or not product.is_op("Mul") or shape is None or len(shape) != _RANK:
         return
-    channels = (graph.shape(node.outputs[0]) or (None,) * 2)[1]
-    scale, bias = (_of_channels(graph, name, channels) for name in (product.inputs[1], node.inputs[1]))
+    scale, bias = (_of_channels(graph, name, shape[1]) for name in (product.inputs[1], node.inputs[1]))
     reader = _Reader(graph, [node, product])
     found = reader.normal(product.inputs[0])
-    if found is None or scale is None or bias is None or graph.rank(node.outputs[0]) != _RANK:
+    if found is None or scale is None or bias is None:
         return
     inner = [name for each in reader.nodes[1:] for name in each.outputs]
     if any(name in graph.outputs or any(r not in reader.nodes for r in graph.consumers(name)) for name in inner):

@@ -184,3 +184,11 @@ def test_a_written_out_norm_whose_mean_others_read_is_no_place() -> None:
     model.graph.output.append(helper.make_tensor_value_info("mean", TensorProto.FLOAT16, [2, 1, SIDE, SIDE]))
     with pytest.raises(LenetTrtError, match=f"{NORM}: the network has no place for it"):
         taken(model, NORM)
+
+
+def test_a_factor_and_a_summand_of_one_axis_are_no_norm() -> None:
+    nodes = [node("Mul", "x two", "scaled"), node("Add", "scaled epsilon", "z")]
+    model = model_of(*nodes, output=[CHANNELS])
+    del model.graph.input[0].type.tensor_type.shape.dim[1:]
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = CHANNELS
+    assert not fuse(model, "all", architectures=[90]).replacements
