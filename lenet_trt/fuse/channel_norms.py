@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lenet_trt.fuse.movement import TO_CHANNELS_FIRST, TO_CHANNELS_LAST
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 _RANK = 4
-_LAST, _FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 
 
 @dataclass
@@ -100,9 +100,9 @@ def norm_of_channels(graph: WorkingGraph, node: WorkingNode) -> None:
     graph.replace(
         reader.nodes,
         [
-            (slots[-3], WorkingNode("Transpose", [x], [pixels], {"perm": _LAST}, origins)),
+            (slots[-3], WorkingNode("Transpose", [x], [pixels], {"perm": TO_CHANNELS_LAST}, origins)),
             (slots[-2], WorkingNode("LayerNormalization", [pixels, *names], [normal], {"epsilon": epsilon}, origins)),
-            (slots[-1], WorkingNode("Transpose", [normal], list(node.outputs), {"perm": _FIRST}, origins)),
+            (slots[-1], WorkingNode("Transpose", [normal], list(node.outputs), {"perm": TO_CHANNELS_FIRST}, origins)),
         ],
     )
 

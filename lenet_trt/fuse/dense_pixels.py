@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import onnx
 
 from lenet_trt.fuse.cut import Insertion, NewNodes, Uses, replaced
+from lenet_trt.fuse.movement import TO_CHANNELS_FIRST
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
-_TO_CHANNELS_FIRST = [0, 3, 1, 2]
 _ONE_BY_ONE = {"kernel_shape": [1, 1]}
 # What activations are written with.
 _OF_NUMBERS = ("Add", "Clip", "Div", "Erf", "Gelu", "HardSigmoid", "HardSwish", "Mul", "Pow", "Relu", "Sigmoid", "Tanh")
@@ -58,7 +58,7 @@ def with_dense_pixels(model: onnx.ModelProto, graph: WorkingGraph) -> tuple[onnx
 def _mlp(graph: WorkingGraph, first: WorkingNode) -> _Mlp | None:
     """Return the MLP that begins with this convolution."""
     transpose = graph.producer(first.inputs[0]) if _is_pointwise(graph, first) else None
-    if transpose is None or not transpose.is_op("Transpose") or transpose.attributes.get("perm") != _TO_CHANNELS_FIRST:
+    if transpose is None or not transpose.is_op("Transpose") or transpose.attributes.get("perm") != TO_CHANNELS_FIRST:
         return None
     values = {first.outputs[0]}
     activation: list[WorkingNode] = []
@@ -88,7 +88,7 @@ def _is_pointwise(graph: WorkingGraph, node: WorkingNode) -> bool:
 
 def _is_number(graph: WorkingGraph, name: str) -> bool:
     constant = graph.constants.get(name)
-    return constant is not None and constant.size == 1 and constant.ndim <= len(_TO_CHANNELS_FIRST)
+    return constant is not None and constant.size == 1 and constant.ndim <= len(TO_CHANNELS_FIRST)
 
 
 def _add_layers(graph: WorkingGraph, mlp: _Mlp, new: NewNodes) -> list[str]:
@@ -102,7 +102,7 @@ def _add_layers(graph: WorkingGraph, mlp: _Mlp, new: NewNodes) -> list[str]:
         inputs = [names[name] if name else "" for name in node.inputs]
         new.add(node.op_type, inputs, names[node.outputs[0]], **node.attributes)
     pixels = _layer(graph, mlp.last, names[mlp.last.inputs[0]], new)
-    new.add("Transpose", [pixels], mlp.last.outputs[0], perm=_TO_CHANNELS_FIRST)
+    new.add("Transpose", [pixels], mlp.last.outputs[0], perm=TO_CHANNELS_FIRST)
     return [names[mlp.first.outputs[0]], pixels, mlp.last.outputs[0]]
 
 

@@ -24,13 +24,12 @@ from lenet_trt.fuse.last_axis import (
     softmax,
     top_k,
 )
+from lenet_trt.fuse.movement import TO_CHANNELS_LAST
 from lenet_trt.fuse.products import einsum_as_matmul, products_of_matrices
 from lenet_trt.fuse.shuffles import halves_of_channels, interleaved_concat, pixel_shuffle
 from lenet_trt.fuse.tokens import patches_as_tokens
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode, count
 from lenet_trt.kernel.types import numpy_dtype
-
-_TO_CHANNELS_LAST = [0, 2, 3, 1]
 
 
 def zero_points(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -267,7 +266,7 @@ def channels_last_flattening(graph: WorkingGraph, node: WorkingNode) -> None:
     if transpose is None or not transpose.is_op("Transpose") or not _only(graph, transpose):
         return
     shape = graph.shape(transpose.inputs[0])
-    if transpose.attributes.get("perm") != _TO_CHANNELS_LAST or shape is None:
+    if transpose.attributes.get("perm") != TO_CHANNELS_LAST or shape is None:
         return
     weight = graph.constants[node.inputs[1]]
     if count(shape[1:]) != weight.shape[1]:

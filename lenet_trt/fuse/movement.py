@@ -23,6 +23,8 @@ Axis: TypeAlias = "tuple[Factor, ...]"
 OPEN = 1_000_003
 OF_ALL = ("Reshape", "Transpose", "Squeeze", "Unsqueeze")  # elements
 MOVEMENTS = (*OF_ALL, "Gather", "Slice", "Split")
+# The attribute perm of a ``Transpose`` of maps.
+TO_CHANNELS_LAST, TO_CHANNELS_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 
 
 @dataclass(frozen=True)

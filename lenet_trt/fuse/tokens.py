@@ -9,10 +9,10 @@ Source: what torch's exporters write for the vision transformers of torchvision 
 
 from __future__ import annotations
 
+from lenet_trt.fuse.movement import TO_CHANNELS_LAST
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode, count
 
-_CHANNELS_LAST = [0, 2, 3, 1]
-_RANK = len(_CHANNELS_LAST)
+_RANK = len(TO_CHANNELS_LAST)
 
 
 def patches_as_tokens(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -31,7 +31,7 @@ def patches_as_tokens(graph: WorkingGraph, node: WorkingNode) -> None:
         "Transpose",
         reshape.inputs[:1],
         list(node.outputs),
-        {"perm": _CHANNELS_LAST, "fold": 1},
+        {"perm": TO_CHANNELS_LAST, "fold": 1},
         reshape.origins | node.origins,
     )
     graph.replace([reshape, node], [(node.slot, folded)])
