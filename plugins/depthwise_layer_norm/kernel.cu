@@ -5,6 +5,7 @@
 // Mapping: a warp a pixel, whose lanes have each 32nd channel. Nothing is kept: sums are computed for the mean, for the variance, and for y.
 // Bytes: x three times for each tap, from L1 and L2; y once.
 #include "depthwise_layer_norm/layer.cuh"
+#include "rows.cuh"
 
 constexpr int kDirectThreads = 128;
 ASSERT_LAUNCH(depthwise_layer_norm_direct, kDirectThreads, 0);
@@ -31,13 +32,13 @@ extern "C" __global__ void __launch_bounds__(kDirectThreads)
   float total = 0.0f, squares = 0.0f;
 #pragma unroll 1
   for (int channel = lane; channel < kChannels; channel += 32) total += sum_of(channel);
-  const float mean = sum_of_lanes<32>(total) * (1.0f / kChannels);
+  const float mean = lanes_sum<32>(total) * (1.0f / kChannels);
 #pragma unroll 1
   for (int channel = lane; channel < kChannels; channel += 32) {
     const float distance = sum_of(channel) - mean;
     squares += distance * distance;
   }
-  const float inverse = inverse_deviation(sum_of_lanes<32>(squares));
+  const float inverse = inverse_deviation(lanes_sum<32>(squares));
 #pragma unroll 1
   for (int channel = lane; channel < kChannels; channel += 32) {
     const float normal = fmaf((sum_of(channel) - mean) * inverse, to_float(scale[channel]), to_float(shift[channel]));

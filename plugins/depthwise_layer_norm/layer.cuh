@@ -33,13 +33,5 @@ struct Layer {
 // The place of tap `tap` of a channel, among the numbers of its eight.
 __device__ __forceinline__ int tap_at(int tap, int channel) { return (((tap / kSize * 2 + channel / 4) * 8 + tap % kSize) * 4 + channel % 4) * 2; }
 
-// The sum over neighbouring lanes.
-template <int kLanes>
-__device__ __forceinline__ float sum_of_lanes(float value) {
-#pragma unroll
-  for (int offset = kLanes / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(kAllLanes, value, offset);
-  return value;
-}
-
 // 1 / standard deviation, from the sum of the squared distances from the mean.
 __device__ __forceinline__ float inverse_deviation(float squares) { return rsqrtf(squares * (1.0f / kChannels) + kEpsilon); }
