@@ -14,7 +14,7 @@
 constexpr int kMultipliers = 2 * kRole;
 constexpr int kLoadRegisters = 40;  // of a thread
 
-// Thread `thread` of those that fill the stages; with a tensor map of x the first one does it alone.
+// Thread `thread` of those that fill the stages; with a tensor map of x the first one does it alone: the layer's begin_box asks for a box.
 template <typename Plan, typename Layer>
 __device__ __forceinline__ void fill_stages(const Ring<Plan>& ring, Layer& layer, int thread) {
   Share<Plan> share;
@@ -34,7 +34,7 @@ __device__ __forceinline__ void fill_stages(const Ring<Plan>& ring, Layer& layer
       wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
       if (thread == 0) {
         expect_bytes(full, (kMapped ? kTileRows * Plan::kPitch * sizeof(T) : 0) + (copies_weights ? Plan::kChunks * kParts * bytes : 0));
-        if constexpr (kMapped) begin_tensor_copy(ring.address + stage, layer.map, place.row, step * Plan::kDepth, full);
+        if constexpr (kMapped) layer.template begin_box<Plan>(ring.address + stage, place.row, step, full);
       }
       if (thread == 0 && copies_weights) {
 #pragma unroll
@@ -61,7 +61,7 @@ __device__ __forceinline__ void finish_share(const Layer& layer, const float* su
   for (int run = thread; run < kRows * kRunsOfRow; run += kMultipliers) {
     const int row = blockIdx.x % Plan::kSplits * kRows + run / kRunsOfRow, column = run % kRunsOfRow * kRun;
     const int feature = place.column + column;
-    if (place.row + row >= layer.n || feature >= kOutputs) continue;
+    if (place.row + row >= Plan::end(place.row, layer.n) || feature >= kOutputs) continue;
     const float* of_row = sums + row * Plan::kSumPitch;
     float total[kRun] = {};
     int largest = 0;

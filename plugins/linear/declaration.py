@@ -49,6 +49,11 @@ class Product:
         return ceil_div(self.inputs, CHUNK)
 
     @property
+    def tiles_down(self) -> Dim:
+        """Return the number of tiles down the rows."""
+        return ceil_div(self.rows, ROWS)
+
+    @property
     def flops(self) -> Dim:
         """Return the number of operations."""
         return 2 * self.rows * self.inputs * self.outputs
@@ -65,7 +70,7 @@ class Product:
 
     def tiles(self, most_columns: int = 128) -> Dim:
         """Return the number of tiles of up to ``most_columns`` outputs."""
-        return ceil_div(self.rows, ROWS) * self._across(most_columns)
+        return self.tiles_down * self._across(most_columns)
 
     def _across(self, most_columns: int) -> Dim:
         """Return the number of tiles across the outputs."""
@@ -74,6 +79,10 @@ class Product:
     def columns(self, most_columns: int) -> Dim:
         """Return the columns of a tile of up to ``most_columns`` outputs."""
         return maximum(64, ceil_div(ceil_div(self.outputs, self._across(most_columns)), self.unit) * self.unit)
+
+    def maps(self, depth: Dim | int) -> tuple[TensorMap, ...]:
+        """Return the tensor map of x for stages of ``depth`` inputs, where there is one."""
+        return (TensorMap("x", (self.rows, self.inputs), box=(ROWS, depth)),) if self.mapped else ()
 
     def by_wgmma(
         self,
@@ -107,10 +116,10 @@ class Product:
         else:
             shared_bytes = stages * (x_bytes + depth * columns * element_bytes + 16)
             share, when = f", {splits} blocks for each" if splits > 1 else "", self.chunks >= splits
-        maps = (TensorMap("x", (self.rows, self.inputs), box=(ROWS, depth)),) if self.mapped else ()
+        shared_bytes += stored_bytes
         return Variant(
             name,
-            Launch((grid, 1, 1), (THREADS, 1, 1), self.extras, shared_bytes + stored_bytes, maps=maps),
+            Launch((grid, 1, 1), (THREADS, 1, 1), self.extras, shared_bytes, maps=self.maps(depth)),
             f"by wgmma, tiles of {ROWS} rows and up to {most_columns} outputs{share}",
             source="wgmma.cu",
             min_sm=90,

@@ -34,9 +34,13 @@ def to_rows(op: Any, blocks: str, like: str, inputs: str) -> str:
 
     ``inputs``: the value that holds the number of inputs, [1].
     """
+    return str(op.Slice(padded_rows(op, blocks, like), op.ints(0), inputs, op.ints(1)))
+
+
+def padded_rows(op: Any, blocks: str, like: str) -> str:
+    """Write the nodes that make the same, with the zeros behind the last input."""
     ordered = op.Transpose(blocks, perm=[2, 4, 0, 1, 3, 5])
-    rows = op.Reshape(ordered, op.Concat(op.Shape(like), op.ints(-1), axis=0))
-    return str(op.Slice(rows, op.ints(0), inputs, op.ints(1)))
+    return str(op.Reshape(ordered, op.Concat(op.Shape(like), op.ints(-1), axis=0)))
 
 
 def inputs_of_x(op: Any, axis: int = 1) -> str:

@@ -21,14 +21,15 @@ struct Place {
 
 // kSplits blocks divide the inputs of a tile. A block with all of them has fewer and larger steps, if it can. kUnit: what divides a tile's columns.
 // kWeightsStay: all tiles of a block have the same columns, and one copy of their weights. kStoredBytes: shared memory behind the rest, at kStored,
-// for outputs on their way.
-template <int kSplits_, int kMostColumns = 128, int kUnit = 16, bool kWeightsStay_ = false, unsigned kStoredBytes_ = 0>
+// for outputs on their way. kSequence: rows of a sequence, where a tile may have rows of one alone; 0: it may have any.
+template <int kSplits_, int kMostColumns = 128, int kUnit = 16, bool kWeightsStay_ = false, unsigned kStoredBytes_ = 0, int kSequence = 0>
 struct Plan {
   static constexpr int kSplits = kSplits_;
   static constexpr bool kWeightsStay = kWeightsStay_;
   // As few columns as a product can have for this number of tiles.
   static constexpr int kAcross = ceil_div(kOutputs, kMostColumns), kColumns = larger(64, ceil_div(ceil_div(kOutputs, kAcross), kUnit) * kUnit);
   static constexpr bool kFull = kColumns * kAcross == kOutputs;  // all columns of all tiles are outputs
+  static constexpr int kTilesDown = ceil_div(kSequence, kTileRows);  // of a sequence
   static constexpr int kSumPitch = kColumns + 8;                 // lanes that store sums at once have different banks
   static constexpr int kChunks = kSplits == 1 && kAllChunks % 2 == 0 ? 2 : 1, kStages = (kMostColumns == 128 ? 6 : 8) / kChunks;
   static constexpr int kDepth = kChunks * kChunk, kSteps = kAllChunks / kChunks;
@@ -52,8 +53,20 @@ struct Plan {
   // Whether x has this input of a step; the last chunk may have fewer than it has room for.
   static __device__ __forceinline__ bool has(int step, int input) { return kInputs % kChunk == 0 || step * kDepth + input < kInputs; }
   // The number of tiles, and where one is.
-  static __device__ __forceinline__ int tiles(int n) { return ceil_div(n, kTileRows) * kAcross; }
-  static __device__ __forceinline__ Place place(int tile) { return {tile / kAcross * kTileRows, tile % kAcross * kColumns}; }
+  static __device__ __forceinline__ int tiles(int n) {
+    if constexpr (kSequence > 0) return n / kSequence * kTilesDown * kAcross;
+    return ceil_div(n, kTileRows) * kAcross;
+  }
+  static __device__ __forceinline__ Place place(int tile) {
+    const int down = tile / kAcross, column = tile % kAcross * kColumns;
+    if constexpr (kSequence > 0) return {down / kTilesDown * kSequence + down % kTilesDown * kTileRows, column};
+    return {down * kTileRows, column};
+  }
+  // The first of n rows that is none of the tile that begins at this row.
+  static __device__ __forceinline__ int end(int row, int n) {
+    if constexpr (kSequence > 0) return smaller((row / kSequence + 1) * kSequence, n);
+    return n;
+  }
 };
 
 // The stages, which two warpgroups read.

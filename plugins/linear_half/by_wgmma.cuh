@@ -14,6 +14,12 @@
 template <typename Layer>
 struct Rows : Layer {
   const TensorMap* map;
+
+  // Begins to copy the rows of x for a stage.
+  template <typename Plan>
+  __device__ __forceinline__ void begin_box(unsigned to, int first_row, int step, unsigned barrier) const {
+    begin_tensor_copy(to, map, first_row, step * Plan::kDepth, barrier);
+  }
 };
 #else
 template <typename Layer>

@@ -33,6 +33,8 @@ struct Outputs {
   T* __restrict__ y;
   OTHER_MEMBER
 
+  static constexpr int kSequence = 0;  // a tile may have any rows (linear/tile.cuh)
+
   template <typename Plan>
   using Stored = StoredRows<Plan>;
 

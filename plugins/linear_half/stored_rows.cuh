@@ -56,12 +56,13 @@ struct StoredRows {
   __device__ __forceinline__ void store(int part) const {
     const int lane = threadIdx.x % 32, row = place.row + first_row + lane / 8;
     const int first = part * kPairsAtOnce, count = smaller(kPairsAtOnce, kPairs - first), column = place.column + first * kEight + lane % 8 * kEight;
+    const int end = Plan::end(place.row, layer.n);
     Vector<T, kEight> others[kAdds ? 4 : 1];  // of the lane's rows
     if constexpr (kAdds) {
       const T* const from = layer.other + (static_cast<size_t>(row) * kOutputs + column);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const bool exists = lane % 8 < count && (Plan::kFull || column < kOutputs) && row + 4 * i < layer.n;
+        const bool exists = lane % 8 < count && (Plan::kFull || column < kOutputs) && row + 4 * i < end;
         if (exists) others[i] = load_vector<kEight>(from + 4 * i * kOutputs);
       }
     }
@@ -75,9 +76,9 @@ struct StoredRows {
 #pragma unroll
     for (int i = 0; i < 16; i += 4) {
       if constexpr (kAdds) {
-        if (exists && row + i < layer.n) store_vector(to + i * kOutputs, sum_of(load16(eights + i * kStoredPitch), others[i / 4]));
+        if (exists && row + i < end) store_vector(to + i * kOutputs, sum_of(load16(eights + i * kStoredPitch), others[i / 4]));
       } else {
-        if (exists && row + i < layer.n) store_vector(to + i * kOutputs, load16(eights + i * kStoredPitch));
+        if (exists && row + i < end) store_vector(to + i * kOutputs, load16(eights + i * kStoredPitch));
       }
     }
     __syncwarp();
