@@ -45,14 +45,16 @@ class NodeBuilder:
     """Make ONNX nodes by calls: ``op.Transpose(w, perm=[1, 0])`` adds one and returns its output's name.
 
     ``op.TopK(x, k, _outputs=2)`` returns the names of two outputs.
-    A number as an input, as in ``op.QuantizeLinear(x, scale, 0)``, is a zero point: a constant of int8. The name of one
-    of the ``integers`` within a node's attribute, as in ``op.Conv(x, w, strides=[stride, stride])``, is its value.
+    An integer as an input, as in ``op.QuantizeLinear(x, scale, 0)``, is a zero point: a constant of int8. A float, in
+    ``op.Add(y, 1.0)``, is one of ``dtype``. The name of one of the ``integers`` within a node's attribute, as in
+    ``op.Conv(x, w, strides=[stride, stride])``, is its value.
     """
 
-    def __init__(self, prefix: str, opset: int) -> None:
+    def __init__(self, prefix: str, opset: int, dtype: str = "float32") -> None:
         self.nodes: list[onnx.NodeProto] = []
         self._prefix = prefix
         self._opset = opset
+        self._float = numpy_dtype(dtype)
         self._integers: dict[str, int] = {}
 
     def integer(self, value: int) -> str:
@@ -90,8 +92,8 @@ class NodeBuilder:
         if not op_type[:1].isupper():
             raise AttributeError(op_type)
 
-        def add(*inputs: str | int | None, _outputs: int = 1, **attributes: Any) -> Any:
-            names = [self.constant(np.array(i, np.int8)) if isinstance(i, int) else i or "" for i in inputs]
+        def add(*inputs: str | int | float | None, _outputs: int = 1, **attributes: Any) -> Any:
+            names = [self._scalar(each) if isinstance(each, (int, float)) else each or "" for each in inputs]
             first = self.fresh()
             outputs = [first, *(f"{first}_{index}" for index in range(1, _outputs))]
             known = {name: self._number(value) for name, value in attributes.items()}
@@ -99,6 +101,9 @@ class NodeBuilder:
             return first if _outputs == 1 else outputs
 
         return add
+
+    def _scalar(self, number: int | float) -> str:
+        return self.constant(np.array(number, self._float if isinstance(number, float) else np.int8))
 
     def _number(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -188,7 +193,7 @@ def _declared_body(
     in the attributes of nodes.
     """
     kernel = match.kernel
-    op = NodeBuilder("value_", opset)
+    op = NodeBuilder("value_", opset, dtype)
     attributes = chosen_values(kernel, match.attributes)
 
     def given(name: str) -> str:
