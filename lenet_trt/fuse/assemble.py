@@ -11,10 +11,12 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from lenet_trt.fuse.cut import Insertion, replaced
+from lenet_trt.fuse.cut import Insertion, Uses, replaced
+from lenet_trt.fuse.direct_views import connect_directly
 from lenet_trt.fuse.onnx_function import attribute_numbers
 from lenet_trt.fuse.places import Input, OutputView, Place, functions_for
 from lenet_trt.fuse.working_copy import attribute_protos
+from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.inferred import declared_types, inferred, note
 from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement, record
@@ -37,9 +39,12 @@ def assembled(
             covering[index].add(place.kernel.name)
     additions = _Additions(model)
     insertions, records = [], []
+    given: dict[str, Shape] = {}
     for place in sorted(usable, key=lambda place: max(place.match.origins)):
         nodes, name = additions.plugin(place)
         insertions.append(Insertion(nodes, place.match.origins))
+        (plugin,) = (node for node in nodes if node.name == name)
+        given.update(zip(plugin.output, place.specialized.known_output_shapes, strict=True))
         rivals = set().union(*(covering[index] for index in place.match.origins)) - {place.kernel.name}
         records.append(
             Replacement(
@@ -52,7 +57,10 @@ def assembled(
             )
         )
     result = replaced(model, insertions, functions, additions.initializers())
-    note(result.graph, _kept_types(model, insertions, usable))
+    connect_directly(result.graph, given)
+    present = Uses(result.graph).values
+    types = _kept_types(model, insertions, usable)
+    note(result.graph, {name: kind for name, kind in types.items() if name in present})
     record(result, records)
     onnx.checker.check_model(result)
     return result, records, refusals
@@ -87,6 +95,7 @@ class _Additions:
         self._in_use |= {name for node in graph.node for name in [*node.input, *node.output]}
         self._tensors: dict[str, np.ndarray] = {}
         self._computed: dict[tuple[Any, ...], str] = {}  # what several plugins read is computed once
+        self._shapes: dict[str, str] = {}  # computed shapes of outputs, by the outputs' names
 
     def initializers(self) -> list[onnx.TensorProto]:
         """Return the new tensors."""
@@ -115,6 +124,8 @@ class _Additions:
             if view is not None:
                 inner = self._fresh(f"{name}.{tensor.name}")
                 sizes, target = self._sizes(f"{name}.{tensor.name}", view)
+                if view.like is not None:
+                    self._shapes[outputs[index]] = target
                 before += sizes
                 after.insert(0, self._reshape(inner, outputs[index], target))
                 outputs[index] = inner
@@ -168,13 +179,18 @@ class _Additions:
         if view.like is None:
             return [], self._constant(f"{hint}.shape", view.shape)
         source, shape = view.like
-        nodes = [self._node("Shape", [source], f"{hint}.like")]
+        nodes = []
+        sizes = self._shapes.get(source)
+        if sizes is None:
+            nodes.append(self._node("Shape", [source], f"{hint}.like"))
+            sizes = nodes[-1].output[0]
         if view.shape[-1] != shape[-1]:
             lead = self._constant(f"{hint}.lead", range(len(shape) - 1))
             last = self._constant(f"{hint}.last", view.shape[-1:])
-            nodes.append(self._node("Gather", [nodes[-1].output[0], lead], f"{hint}.leading"))
+            nodes.append(self._node("Gather", [sizes, lead], f"{hint}.leading"))
             nodes.append(self._node("Concat", [nodes[-1].output[0], last], f"{hint}.shape", axis=0))
-        return nodes, nodes[-1].output[0]
+            sizes = nodes[-1].output[0]
+        return nodes, sizes
 
     def _node(self, op_type: str, inputs: Sequence[str], output: str, **attributes: Any) -> onnx.NodeProto:
         name = self._fresh(output)

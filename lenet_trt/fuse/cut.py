@@ -151,7 +151,7 @@ def replaced(
     del graph.node[:]
     graph.node.extend(nodes)
     graph.initializer.extend(initializers)
-    _remove_unused(graph, uses)
+    remove_unused(graph, uses)
     weights = initializers_listed_as_inputs(model)  # in the version of the result, they could be overridden
     inputs = [value for value in graph.input if value.name not in weights]
     del graph.input[:]
@@ -166,7 +166,7 @@ def replaced(
     return copy
 
 
-def _remove_unused(graph: onnx.GraphProto, before: Uses) -> None:
+def remove_unused(graph: onnx.GraphProto, before: Uses) -> None:
     """Remove initializers that no node reads any more, and descriptions of removed values."""
     after = Uses(graph)
     known = set(after.producer) | {value.name for value in graph.input}

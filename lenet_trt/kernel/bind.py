@@ -60,6 +60,13 @@ class Specialized:
         return {**dict(self.static_axes), **named, **_element_sizes(self.types)}
 
     @property
+    def known_output_shapes(self) -> tuple[Shape, ...]:
+        """Return the shapes of the outputs; -1 for sizes that a runtime axis decides."""
+        sizes = self.known_sizes
+        shapes = ([*map(as_dim, tensor.shape)] for tensor in self.kernel.outputs)
+        return tuple(tuple(d.evaluate(sizes) if d.axes <= sizes.keys() else UNKNOWN for d in dims) for dims in shapes)
+
+    @property
     def quantized(self) -> bool:
         """Say whether an input or output has a type that QuantizeLinear produces."""
         dtypes = self.types.of((*self.kernel.inputs, *self.kernel.outputs))
