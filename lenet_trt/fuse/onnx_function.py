@@ -248,14 +248,15 @@ def _without_sizes(
 ) -> tuple[list[onnx.NodeProto], dict[Numbers, list[onnx.NodeProto]]]:
     """Hide the size of inputs that fit one branch alone from shape inference, which looks at all branches.
 
-    What is added to a convolution has another size where the stride is another. Returns the nodes before the choice,
+    What is added to a convolution has another size where the stride is another, and packed weights have one where the
+    filters are larger. Returns the nodes before the choice,
     and the bodies that read their values.
     """
     op = NodeBuilder("sizeless_", opset)
     names = {}
     for tensor in kernel.inputs:
         sizes = frozenset().union(*(as_dim(size).axes for size in tensor.shape))
-        if not tensor.weight and not deciding.isdisjoint(sizes):
+        if not deciding.isdisjoint(sizes):
             # Shape inference computes no Abs.
             names[tensor.name] = op.Reshape(tensor.name, op.Abs(op.Shape(tensor.name)))
     return op.nodes, {key: [renamed(node, names) for node in body] for key, body in bodies.items()}
