@@ -1,5 +1,5 @@
 // Device helpers for kernels that work on rows [rows, kLength]: loads of any width, a row in the registers of a block or a
-// cluster, maxima and sums over lanes.
+// cluster, maxima and sums over lanes. A row lies side by side, or in pieces that are anywhere.
 #pragma once
 
 #include "common.cuh"
@@ -66,6 +66,29 @@ struct RowPacks : RowLayout<T, kLength> {
           pack[i].value[j] = from_float<T>(filler);
           if (inside(i, j)) pack[i].value[j] = x[start + first_of(i) + j];
         }
+      }
+    }
+  }
+
+  // The same of rows whose elements lie in pieces: `rows.row(row) + column` is the address of one, and Rows::kPiece of them lie together.
+  // What is stored lies side by side.
+  template <typename Rows>
+  __device__ __forceinline__ RowPacks(const Rows& rows, size_t row, int thread, float filler) {
+    constexpr int kTogether = row_width<T>(Rows::kPiece);
+    start = row * kLength;
+    first = thread * kWide - (Layout::kWhole ? 0 : static_cast<int>(start % kWide));
+    const auto begin = rows.row(row);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+      for (int j = 0; j < kWide; j += kTogether) {
+        Vector<T, kTogether> part;
+#pragma unroll
+        for (int l = 0; l < kTogether; ++l) part.value[l] = from_float<T>(filler);
+        // A row consists of whole parts, and so does the part of a pack that is in it.
+        if (holds(i, j)) part = load_vector<kTogether>(begin + column(i, j));
+#pragma unroll
+        for (int l = 0; l < kTogether; ++l) pack[i].value[j + l] = part.value[l];
       }
     }
   }

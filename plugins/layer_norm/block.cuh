@@ -12,8 +12,8 @@ constexpr int kAhead = 4;  // packs on the way for each thread
 using Packs = RowPacks<T, kLength, kThreads, kAhead>;
 
 // Adds add(value) over all elements of the row; every thread gets the sum. `sums` is used by one call alone.
-template <typename Add>
-__device__ __forceinline__ float sum_of_row(const T* __restrict__ x, float* sums, Add add) {
+template <typename Source, typename Add>
+__device__ __forceinline__ float sum_of_row(Source x, float* sums, Add add) {
   float sum = 0.0f;
   for (int begin = threadIdx.x; begin < Packs::kPacks; begin += kAhead * kThreads) {
     const Packs packs(x, blockIdx.x, begin, 0.0f);
@@ -31,9 +31,9 @@ __device__ __forceinline__ float sum_of_row(const T* __restrict__ x, float* sums
   return lanes_sum<kWarps>(sums[threadIdx.x % kWarps]);
 }
 
-template <typename Residual>
-__device__ __forceinline__ void block_of_row(const T* __restrict__ x, Residual residual, const T* __restrict__ scale,
-                                             const T* __restrict__ bias, T* __restrict__ y) {
+template <typename Source, typename Residual>
+__device__ __forceinline__ void block_of_row(Source x, Residual residual, const T* __restrict__ scale, const T* __restrict__ bias,
+                                             T* __restrict__ y) {
   __shared__ float sums[2][kWarps];
   if constexpr (Residual::kAdds) {
     for (int begin = threadIdx.x; begin < Packs::kPacks; begin += kAhead * kThreads) {

@@ -49,13 +49,17 @@ def normalized(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, epsilon: floa
     return distances / np.sqrt(variance + epsilon) * scale + bias
 
 
-def variants(kernel: str, tensors: int = 1, rows: Dim = rows) -> tuple[Variant, ...]:
-    """Declare the variants of a kernel that reads ``tensors`` rows for one; sources are named as ``layer_norm``'s."""
+def variants(kernel: str, tensors: int = 1, rows: Dim = rows, more: tuple[Dim, ...] = ()) -> tuple[Variant, ...]:
+    """Declare the variants of a kernel that reads ``tensors`` rows for one; sources are named as ``layer_norm``'s.
+
+    ``more``: integers of the kernel behind the number of rows.
+    """
+    extras = (rows, *more)
 
     def lanes(count: int, prefer: Condition | None = None) -> Variant:
         return Variant(
             f"lanes{count}",
-            Launch((ceil_div(rows, 2 * LANES_GROUPS), 1, 1), (count * LANES_GROUPS, 1, 1), (rows,)),
+            Launch((ceil_div(rows, 2 * LANES_GROUPS), 1, 1), (count * LANES_GROUPS, 1, 1), extras),
             f"{count} lanes a row, two rows a thread",
             source="lanes.cu",
             entry=f"{kernel}_lanes",
@@ -66,7 +70,7 @@ def variants(kernel: str, tensors: int = 1, rows: Dim = rows) -> tuple[Variant, 
     def row(threads: int, prefer: Condition | None = None) -> Variant:
         return Variant(
             f"row{threads}",
-            Launch((rows, 1, 1), (threads, 1, 1), (rows,)),
+            Launch((rows, 1, 1), (threads, 1, 1), extras),
             f"a block of {threads} threads a row",
             source="row.cu",
             entry=f"{kernel}_row",
@@ -87,7 +91,7 @@ def variants(kernel: str, tensors: int = 1, rows: Dim = rows) -> tuple[Variant, 
         row(1024),
         Variant(
             "block",
-            Launch((rows, 1, 1), (BLOCK_THREADS, 1, 1), (rows,)),
+            Launch((rows, 1, 1), (BLOCK_THREADS, 1, 1), extras),
             "a block a row of any length, which it reads three times",
         ),
     )

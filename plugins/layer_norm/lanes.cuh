@@ -13,11 +13,11 @@ __host__ __device__ constexpr bool is_written_for(int threads) {
   return threads == 8 * kGroups || threads == 16 * kGroups || threads == 32 * kGroups;
 }
 constexpr int kRows = 2;  // of a thread
-constexpr int kWidth = row_width<T>(kLength);
 
-template <typename Residual>
-__device__ __forceinline__ void rows_of_lanes(const T* __restrict__ x, Residual residual, const T* __restrict__ scale,
-                                              const T* __restrict__ bias, unsigned rows, T* __restrict__ y) {
+template <typename Source, typename Residual>
+__device__ __forceinline__ void rows_of_lanes(Source x, Residual residual, const T* __restrict__ scale, const T* __restrict__ bias,
+                                              unsigned rows, T* __restrict__ y) {
+  constexpr int kWidth = row_width<T>(kPiece<Source>);
   constexpr int kEach = ceil_div(kLength, kLanes * kWidth);
   using Part = Vector<T, kWidth>;
   const int lane = threadIdx.x % kLanes;
@@ -27,7 +27,7 @@ __device__ __forceinline__ void rows_of_lanes(const T* __restrict__ x, Residual 
   Part part[kRows][kEach] = {};
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    const T* const row = x + static_cast<size_t>(min(first + r * kGroups, rows - 1)) * kLength;
+    const auto row = row_of(x, min(first + r * kGroups, rows - 1));
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       if (column(i) < kLength) part[r][i] = load_vector<kWidth>(row + column(i));

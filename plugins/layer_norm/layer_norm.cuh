@@ -18,6 +18,19 @@ __device__ __forceinline__ float normalized(float value, float mean, float inver
   return fmaf((value - mean) * inverse, to_float(scale), to_float(bias));
 }
 
+// Where a row of x begins: `row_of(x, number) + column` is the address of an element, and kPiece<Source> elements of a row lie together. All
+// do where x is a pointer to rows that lie one after another; other kernels have a type for x.
+template <typename Source>
+constexpr int kPiece = Source::kPiece;
+template <>
+constexpr int kPiece<const T*> = kLength;
+
+__device__ __forceinline__ const T* row_of(const T* x, size_t number) { return x + number * kLength; }
+template <typename Source>
+__device__ __forceinline__ auto row_of(const Source& x, size_t number) {
+  return x.row(number);
+}
+
 // What is added to x before: nothing, or rows of which the sum is written as well, in the type of the tensors.
 struct NoResidual {
   static constexpr bool kAdds = false;

@@ -5,9 +5,9 @@
 
 namespace layer_norm {
 
-template <int kThreads, typename Residual>
-__device__ __forceinline__ void row_in_registers(const T* __restrict__ x, Residual residual, const T* __restrict__ scale,
-                                                 const T* __restrict__ bias, T* __restrict__ y) {
+template <int kThreads, typename Source, typename Residual>
+__device__ __forceinline__ void row_in_registers(Source x, Residual residual, const T* __restrict__ scale, const T* __restrict__ bias,
+                                                 T* __restrict__ y) {
   constexpr int kWarps = kThreads / 32;
   __shared__ float sums[2][kWarps];
   using Packs = RowPacks<T, kLength, kThreads>;
