@@ -11,16 +11,13 @@ Source: what torch's exporters write for torchvision's ShuffleNetV2, and for ``v
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
+from lenet_trt.fuse.size_readers import only_for_sizes, reader_beside_sizes
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 _RANK = 4
 _INTERLEAVED = {"axis": 1, "interleaved": 1}
 _TO_PIXELS = [0, 1, 4, 2, 5, 3]  # [n, channels, block, block, h, w] to [n, channels, h, block, w, block]
 _MODE_OF_DEPTH_TO_SPACE = 11  # the first opset in which it has one
-# How a graph computes sizes; none of these reads what a tensor has.
-_OF_SIZES = ("Shape", "Gather", "Unsqueeze", "Squeeze", "Concat", "Cast", "Slice", "Add", "Sub", "Mul", "Div")
 
 
 def interleaved_concat(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -34,9 +31,9 @@ def interleaved_concat(graph: WorkingGraph, node: WorkingNode) -> None:
     if not all(isinstance(size, int) and size > 0 for size in image):
         return
     channels, height, width = (int(size or 0) for size in image)
-    divide = _reader(graph, node.outputs[0], "Reshape")
-    turn = None if divide is None else _reader(graph, divide.outputs[0], "Transpose")
-    join = None if turn is None else _reader(graph, turn.outputs[0], "Reshape")
+    divide = reader_beside_sizes(graph, node.outputs[0], "Reshape")
+    turn = None if divide is None else reader_beside_sizes(graph, divide.outputs[0], "Transpose")
+    join = None if turn is None else reader_beside_sizes(graph, turn.outputs[0], "Reshape")
     if divide is None or turn is None or join is None or turn.attributes.get("perm") != [0, 2, 1, 3, 4]:
         return
     # With these sizes, the first axis has to stay as it is.
@@ -46,7 +43,7 @@ def interleaved_concat(graph: WorkingGraph, node: WorkingNode) -> None:
     if joined is None or joined[1:] != (2 * channels, height, width):
         return
     old = [node, divide, turn, join]
-    if not _only_for_sizes(graph, [name for each in old[:-1] for name in each.outputs], old):
+    if not only_for_sizes(graph, [name for each in old[:-1] for name in each.outputs], old):
         return
     origins = frozenset().union(*(each.origins for each in old))
     graph.replace(old, [(join.slot, WorkingNode("Concat", node.inputs, join.outputs, _INTERLEAVED, origins))])
@@ -66,7 +63,7 @@ def halves_of_channels(graph: WorkingGraph, node: WorkingNode) -> None:
     else:
         found = {_half(graph, each, channels): each.outputs[0] for each in readers}
         outputs = [found[half] for half in (0, 1) if half in found] if len(found) == len(readers) else []
-    if len(outputs) != 2 or not _only_for_sizes(graph, [name], readers):
+    if len(outputs) != 2 or not only_for_sizes(graph, [name], readers):
         return
     origins = frozenset().union(*(each.origins for each in readers))
     slot = min(each.slot for each in readers)
@@ -77,7 +74,7 @@ def pixel_shuffle(graph: WorkingGraph, node: WorkingNode) -> None:
     """Replace ``Reshape``, ``Transpose`` and ``Reshape`` that make squares of pixels of channels."""
     if not node.is_op("Transpose") or node.attributes.get("perm") != _TO_PIXELS:
         return
-    divide, join = graph.producer(node.inputs[0]), _reader(graph, node.outputs[0], "Reshape")
+    divide, join = graph.producer(node.inputs[0]), reader_beside_sizes(graph, node.outputs[0], "Reshape")
     if divide is None or not divide.is_op("Reshape") or join is None:
         return
     before, divided, joined = (graph.shape(name) for name in (divide.inputs[0], *node.inputs, *join.outputs))
@@ -93,38 +90,13 @@ def pixel_shuffle(graph: WorkingGraph, node: WorkingNode) -> None:
     if joined[1:] != (planes, block * height, block * width):
         return
     old = [divide, node, join]
-    if graph.opsets.get("", 1) < _MODE_OF_DEPTH_TO_SPACE or not _only_for_sizes(
+    if graph.opsets.get("", 1) < _MODE_OF_DEPTH_TO_SPACE or not only_for_sizes(
         graph, [name for each in old[:-1] for name in each.outputs], old
     ):
         return
     origins = frozenset().union(*(each.origins for each in old))
     attributes = {"blocksize": block, "mode": "CRD"}
     graph.replace(old, [(join.slot, WorkingNode("DepthToSpace", divide.inputs[:1], join.outputs, attributes, origins))])
-
-
-def _reader(graph: WorkingGraph, name: str, op_type: str) -> WorkingNode | None:
-    """Return the one node that reads a value, beside those that read its sizes, if it is of this operator."""
-    readers = [node for node in graph.consumers(name) if not node.is_op("Shape")]
-    return readers[0] if len(readers) == 1 and name not in graph.outputs and readers[0].is_op(op_type) else None
-
-
-def _only_for_sizes(graph: WorkingGraph, names: Collection[str], readers: Collection[WorkingNode]) -> bool:
-    """Return whether what reads values beside these nodes, their ``Shape``, ends at these nodes too."""
-    pending, seen = list(names), set[str]()
-    while pending:
-        name = pending.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        if name in graph.outputs:
-            return False
-        for node in graph.consumers(name):
-            if node in readers:
-                continue
-            if not node.is_op(*_OF_SIZES):
-                return False
-            pending += node.outputs
-    return True
 
 
 def _is_halving(graph: WorkingGraph, node: WorkingNode, channels: int) -> bool:
