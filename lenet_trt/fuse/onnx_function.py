@@ -46,8 +46,8 @@ class NodeBuilder:
 
     ``op.TopK(x, k, _outputs=2)`` returns the names of two outputs.
     An integer as an input, as in ``op.QuantizeLinear(x, scale, 0)``, is a zero point: a constant of int8. A float, in
-    ``op.Add(y, 1.0)``, is one of ``dtype``. The name of one of the ``integers`` within a node's attribute, as in
-    ``op.Conv(x, w, strides=[stride, stride])``, is its value.
+    ``op.Add(y, 1.0)``, is one of ``dtype``. The name that ``named`` gave is its value within a node's attribute, as in
+    ``op.Conv(x, w, strides=[stride, stride])``.
     """
 
     def __init__(self, prefix: str, opset: int, dtype: str = "float32") -> None:
@@ -55,12 +55,12 @@ class NodeBuilder:
         self._prefix = prefix
         self._opset = opset
         self._float = numpy_dtype(dtype)
-        self._integers: dict[str, int] = {}
+        self._named: dict[str, Number] = {}
 
-    def integer(self, value: int) -> str:
-        """Add a constant of one integer, whose name may also stand in attributes."""
-        name = self.ints(value)
-        self._integers[name] = value
+    def named(self, value: Number) -> str:
+        """Add a constant of one integer or float, whose name may also stand in attributes."""
+        name = self.ints(value) if isinstance(value, int) else self._scalar(value)
+        self._named[name] = value
         return name
 
     def ints(self, *values: int) -> str:
@@ -108,7 +108,7 @@ class NodeBuilder:
     def _number(self, value: Any) -> Any:
         if isinstance(value, list):
             return [self._number(each) for each in value]
-        return self._integers.get(value, value) if isinstance(value, str) else value
+        return self._named.get(value, value) if isinstance(value, str) else value
 
 
 def onnx_function(kernel: Kernel, bodies: Mapping[Numbers, list[onnx.NodeProto]], opset: int) -> onnx.FunctionProto:
@@ -189,8 +189,8 @@ def _declared_body(
 ) -> list[onnx.NodeProto]:
     """Return the nodes that the pattern's ``body`` builds; ``plain`` names the values that hold the plain weights.
 
-    A parameter that is named like an attribute is a constant: a float has the type ``dtype``. An integer may also stand
-    in the attributes of nodes.
+    A parameter that is named like an attribute is a constant: a float has the type ``dtype``. It may also stand in the
+    attributes of nodes.
     """
     kernel = match.kernel
     op = NodeBuilder("value_", opset, dtype)
@@ -200,7 +200,7 @@ def _declared_body(
         value = attributes.get(name)
         if value is None:
             return plain.get(name, name)
-        return op.constant(np.array(value, numpy_dtype(dtype))) if isinstance(value, float) else op.integer(int(value))
+        return op.named(value if isinstance(value, float) else int(value))
 
     result = call_declared(
         kernel.name, "the pattern's body", body, op, *map(given, list(inspect.signature(body).parameters)[1:])
