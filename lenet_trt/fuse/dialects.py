@@ -25,6 +25,7 @@ from lenet_trt.fuse.last_axis import (
     top_k,
 )
 from lenet_trt.fuse.movement import TO_CHANNELS_LAST
+from lenet_trt.fuse.patch_merging import patches_of_slices, patches_of_squares
 from lenet_trt.fuse.products import einsum_as_matmul, products_of_matrices
 from lenet_trt.fuse.shuffles import halves_of_channels, interleaved_concat, pixel_shuffle
 from lenet_trt.fuse.tokens import patches_as_tokens
@@ -318,6 +319,8 @@ REORDERINGS: tuple[Rule, ...] = (
     halves_of_channels,
     pixel_shuffle,
     patches_as_tokens,
+    patches_of_slices,
+    patches_of_squares,
 )
 
 

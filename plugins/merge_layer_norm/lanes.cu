@@ -1,0 +1,18 @@
+// merge_layer_norm (see kernel.cu) with one or several rows a warp: for rows of up to a thousand elements.
+//
+// x [n, h, w, K / 4], scale [K], bias [K] -> y [n, h / 2, w / 2, K].
+//
+// Mapping: layer_norm/lanes.cuh.
+// Bytes: x and y once; scale and bias from L1.
+#include "layer_norm/lanes.cuh"
+#include "merge_layer_norm/merged_rows.cuh"
+
+using layer_norm::T;
+ASSERT_LAUNCH_WHERE(merge_layer_norm_lanes, layer_norm::is_written_for(LAUNCH_THREADS), 0);
+
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
+    merge_layer_norm_lanes(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, int rows, int width,
+                           T* __restrict__ y) {
+  wait_for_previous_kernel();
+  layer_norm::rows_of_lanes(layer_norm::MergedRows{x, static_cast<unsigned>(width)}, layer_norm::NoResidual{}, scale, bias, rows, y);
+}

@@ -1,0 +1,19 @@
+// merge_layer_norm (see kernel.cu) with a block a row: for rows of more than a thousand elements.
+//
+// x [n, h, w, K / 4], scale [K], bias [K] -> y [n, h / 2, w / 2, K].
+//
+// Mapping: layer_norm/row.cuh, one block a row, of as many threads as the variant declares.
+// Bytes: x and y once; scale and bias from L2.
+#include "layer_norm/row.cuh"
+#include "merge_layer_norm/merged_rows.cuh"
+
+using layer_norm::T;
+ASSERT_LAUNCH_WHERE(merge_layer_norm_row, LAUNCH_THREADS == 128 || LAUNCH_THREADS == 256 || LAUNCH_THREADS == 1024, 0);
+
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
+    merge_layer_norm_row(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, int rows, int width,
+                         T* __restrict__ y) {
+  wait_for_previous_kernel();
+  const layer_norm::MergedRows merged{x, static_cast<unsigned>(width)};
+  layer_norm::row_in_registers<LAUNCH_THREADS>(merged, layer_norm::NoResidual{}, scale, bias, y);
+}
