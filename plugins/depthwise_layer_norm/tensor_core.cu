@@ -26,8 +26,10 @@ __device__ __forceinline__ void convolve_and_normalise(unsigned char* memory, co
   if constexpr (kBlocks > 1) cluster_arrive_relaxed();
   __syncthreads();  // the barriers are there
   int first_tile = P::first_tile();
+  begin_weights<P>(shared, layer);  // no kernel writes them: those in front may still be running
+  wait_for_previous_kernel();
+  allow_next_kernel();
   begin_x<P>(shared, layer, first_tile, 0);
-  begin_weights<P>(shared, layer);
   const int warp = threadIdx.x / 32, tile = warp / P::kOwn, group = warp % P::kOwn, thread = threadIdx.x - tile * P::kThreads;
   const unsigned char* const filters = memory + P::kFiltersAt + group * kGroupTaps * 2;
   const T* const bias = reinterpret_cast<const T*>(memory + P::kBiasAt) + group * kEight;
@@ -76,7 +78,6 @@ __device__ __forceinline__ void convolve_and_normalise(unsigned char* memory, co
   extern "C" __global__ void cluster __launch_bounds__(LAUNCH_THREADS, larger(1, 480 / LAUNCH_THREADS))                                            \
       depthwise_layer_norm_##name(const T* __restrict__ x, const T* __restrict__ filters, const T* __restrict__ bias, const T* __restrict__ scale, \
                                   const T* __restrict__ shift, int n, T* __restrict__ y MAP_PARAMETERS) {                                          \
-    wait_for_previous_kernel();                                                                                                                    \
     extern __shared__ __align__(kSwizzleAlign) unsigned char shared[];                                                                             \
     convolve_and_normalise<blocks>(shared, {x, filters, bias, scale, shift, n, y MAP_ARGUMENTS});                                                  \
   }
