@@ -10,7 +10,6 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS, Tile<BlockTeam<LAUN
     attention_tensor(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, int m, int t, int heads,
                      T* __restrict__ y) {
   wait_for_previous_kernel();
-  allow_next_kernel();
   extern __shared__ __align__(128) unsigned char shared[];
   attention_by_tensor_cores<LAUNCH_THREADS, Arguments<Unmasked>>(shared, {q, k, v, {}, m, t, heads, y});
 }

@@ -9,7 +9,6 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS, 1)
     attention_wgmma(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, int images, int m, int t, int heads,
                      T* __restrict__ y) {
   wait_for_previous_kernel();
-  allow_next_kernel();
   extern __shared__ __align__(128) unsigned char shared[];
   attention_by_wgmma<Arguments<Unmasked>>(shared, {q, k, v, {}, m, t, heads, y}, images);
 }

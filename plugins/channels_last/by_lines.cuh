@@ -206,13 +206,10 @@ __device__ __forceinline__ void channels_last_by_lines(unsigned char* memory, co
       [&] {
         const int group = threadIdx.x / 32;
         if (group == 0) begin_filters(shared, tensors);
-        wait_for_previous_kernel();
         load_lines(LineRing(memory + group * Line::kRingBytes), tensors, group);
       },
       [&] {
         const int group = warpgroup() - 1;
-        wait_for_previous_kernel();
-        allow_next_kernel();
         wait_for_bytes(arrived);
         multiply_lines<kAdds, kSquares>(LineRing(memory + group * Line::kRingBytes), shared + Line::kFiltersAt, tensors, group);
       });

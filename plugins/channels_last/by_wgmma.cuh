@@ -133,8 +133,6 @@ __device__ __forceinline__ void channels_last_by_wgmma(unsigned char* memory, co
   __syncthreads();
   in_roles<kLoadRegisters>([&] { Loader<Plan>(tensors).run(ring); },
                            [&] {
-                             wait_for_previous_kernel();
-                             allow_next_kernel();
                              if constexpr (Plan::kSplits == 1) {
                                multiply_tiles<Plan, kAdds>(ring, tensors);
                              } else {

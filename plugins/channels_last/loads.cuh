@@ -62,22 +62,11 @@ struct Loader {
   __device__ __forceinline__ void run(const Ring<Plan>& ring) {
     const int rank = blockIdx.x % Plan::kSplits, first = Plan::first_step(rank), last = Plan::first_step(rank + 1);
     Turn<Plan> turn;
-    // Says how many bytes come to a stage for a step, and begins to copy those of the filters.
-    const auto begin_filters = [&](int to, const Place& place, int step) {
-      const unsigned at = ring.address + to * Plan::kStageBytes + Plan::kXBytes;
-      expect_bytes(ring.full(to), (kMapped ? kBoxPixels * kPixelBytes : 0) + Plan::kFilterBytes);
-      begin_bulk_copy(at, tensors.filters + (place.block * kSteps + step) * kOfStep, Plan::kFilterBytes, ring.full(to));
-    };
-    int ahead = 0;  // steps whose filters are on their way already, before the kernel in front has ended
-    if (threadIdx.x == 0) {
-      if constexpr (kMapped) prefetch_map(tensors.map_of_x);
-      if constexpr (kMapped && kJoined > 0) prefetch_map(tensors.map_of_other);
-      if (const int tile = blockIdx.x / Plan::kSplits; tile < tiles_of(tensors.n)) {
-        for (; ahead < smaller(Plan::kStages, last - first); ++ahead) begin_filters(ahead, Place(tile), first + ahead);
-      }
+    if constexpr (kMapped) {
+      if (threadIdx.x != 0) return;
+      prefetch_map(tensors.map_of_x);
+      if constexpr (kJoined > 0) prefetch_map(tensors.map_of_other);
     }
-    wait_for_previous_kernel();
-    if (kMapped && threadIdx.x != 0) return;
 #pragma unroll 1
     for (int tile = blockIdx.x / Plan::kSplits; tile < tiles_of(tensors.n); tile += gridDim.x / Plan::kSplits) {
       const Place place(tile);
@@ -86,8 +75,11 @@ struct Loader {
       for (int step = first; step < last; ++step) {
         const unsigned stage = ring.address + turn.stage * Plan::kStageBytes, full = ring.full(turn.stage);
         wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
-        if (threadIdx.x == 0 && --ahead < 0) begin_filters(turn.stage, place, step);
-        if constexpr (kMapped) copy_box(stage, place, step, full);
+        if (threadIdx.x == 0) {
+          expect_bytes(full, (kMapped ? kBoxPixels * kPixelBytes : 0) + Plan::kFilterBytes);
+          if constexpr (kMapped) copy_box(stage, place, step, full);
+          begin_bulk_copy(stage + Plan::kXBytes, tensors.filters + (place.block * kSteps + step) * kOfStep, Plan::kFilterBytes, full);
+        }
         if constexpr (!kMapped) {
           copy_x(stage, step);
           arrive_with_copies(full);

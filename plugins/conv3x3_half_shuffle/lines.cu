@@ -11,6 +11,7 @@ ASSERT_LAUNCH(conv3x3_half_shuffle_lines_wgmma, kLineThreads, Line::kSharedBytes
 extern "C" __global__ void __launch_bounds__(kLineThreads, 1)
     conv3x3_half_shuffle_lines_wgmma(const T* __restrict__ x, const T* __restrict__ filters, const T* __restrict__ bias, int n, T* __restrict__ y
                                  MAP_PARAMETERS) {
+  wait_for_previous_kernel();
   extern __shared__ __align__(kSwizzleAlign) unsigned char shared[];
   channels_last_by_lines<false, true>(shared, {x, nullptr, filters, bias, n, y MAP_ARGUMENTS});
 }

@@ -11,7 +11,6 @@ ASSERT_LAUNCH(conv7x7_pool3_half_wgmma, kWgmmaThreads, Strip::kSharedBytes);
 extern "C" __global__ void __launch_bounds__(kWgmmaThreads, 1)
     conv7x7_pool3_half_wgmma(const X* __restrict__ x, const T* __restrict__ filters, const T* __restrict__ bias, int n, T* __restrict__ y) {
   wait_for_previous_kernel();
-  allow_next_kernel();
   extern __shared__ __align__(128) unsigned char shared[];
   pooled_by_wgmma(shared, {x, filters, bias, n, y});
 }

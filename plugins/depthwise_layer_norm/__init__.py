@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Condition, axes, ceil_div, maximum, minimum
+from lenet_trt.dims import MULTIPROCESSORS, Condition, axes, ceil_div, maximum
 from lenet_trt.kernel import (
     Axis,
     IntegerAttribute,
@@ -29,10 +29,7 @@ SIZE, PAD, EIGHT = 7, 3, 8
 DIRECT_THREADS = 128
 MOST_CHANNELS = 8 * 16 * EIGHT  # what 16 warps of eight blocks have
 # Source: tile.cuh, but for the taps, which are in layer.cuh.
-READ_COLUMNS, BOX_CHANNELS, PIXELS, GROUP_TAPS, BARRIERS = 16, 16, 8 * 18, SIZE * 2 * 8 * 4 * 2, 3 * 8
-# A multiprocessor has as many persistent blocks as its registers have room for (the launch bounds in tensor_core.cu),
-# and its shared memory, if it is one of Hopper: that has units of 128 bytes, and each block takes 1 KiB for itself.
-RESIDENT_WARPS, SHARED_UNIT, SHARED_UNITS, RESERVED = 15, 128, 228 * 1024 // 128, 1024
+READ_COLUMNS, BOX_CHANNELS, PIXELS, GROUP_TAPS = 16, 16, 8 * 18, SIZE * 2 * 8 * 4 * 2
 
 groups = c // EIGHT
 tiles_down = ceil_div(ceil_div(h, 2), 8)
@@ -85,29 +82,19 @@ def nodes(op: Any, x: Any, w: Any, bias: Any, scale: Any, shift: Any, epsilon: A
 
 
 def on_tensor_cores(blocks: int, warps: int, prefer: Condition | None = None) -> Variant:
-    """Make a variant in which as many blocks of a cluster share the channels of their tiles. Source: ``Plan`` there.
-
-    A block that has all channels is persistent, with two stages of x.
-    """
+    """Make a variant in which as many blocks of a cluster share the channels of their tiles. Source: ``Plan`` there."""
     own = ceil_div(groups, blocks)
     tiles_of_block = maximum(1, warps // own)
     x_bytes = ceil_div(own, 2) * READ_ROWS * READ_COLUMNS * BOX_CHANNELS * 2
-    norm_bytes = (own + (blocks if blocks > 1 else 0)) * PIXELS * 8
-    weight_bytes = own * (2 * GROUP_TAPS + 3 * 16)
-    stages = 2 if blocks == 1 else 1
-    shared_bytes = tiles_of_block * (stages * x_bytes + norm_bytes) + weight_bytes + BARRIERS
-    grid = blocks * ceil_div(tiles, tiles_of_block)
-    if blocks == 1:
-        with_shared = maximum(1, SHARED_UNITS // ceil_div(shared_bytes + RESERVED, SHARED_UNIT))
-        grid = minimum(grid, minimum(max(1, RESIDENT_WARPS // warps), with_shared) * MULTIPROCESSORS)
+    norm_bytes = (own + (blocks if blocks > 1 else 0) + 1) * PIXELS * 8
     entry = f"by{blocks}" if blocks > 1 else "tensor"
     return Variant(
         f"{entry}_{warps}",
         Launch(
-            (grid, 1, 1),
+            (blocks * ceil_div(tiles, tiles_of_block), 1, 1),
             (32 * warps, 1, 1),
             (n,),
-            shared_bytes=shared_bytes,
+            shared_bytes=tiles_of_block * (x_bytes + norm_bytes) + own * 2 * GROUP_TAPS + 16,
             maps=(TensorMap("x", (n, h, w, c), box=(1, READ_ROWS, READ_COLUMNS, BOX_CHANNELS)),),
         ),
         f"on tensor cores, {warps} warps a block" + (f", {blocks} of which share channels" if blocks > 1 else ""),
@@ -165,8 +152,6 @@ KERNEL = Kernel(
         {"n": 3, "group": 320, "h": 7, "w": 7},
         {"n": 9, "group": 48, "h": 28, "w": 29},
         {"n": 40, "group": 160, "h": 14, "w": 14},
-        {"n": 425, "group": 40, "h": 5, "w": 9},  # here and in the next one persistent blocks have several tiles
-        {"n": 27, "group": 40, "h": 56, "w": 57},
         {"n": 2, "group": 384, "h": 7, "w": 7},
         {"n": 1, "group": 768, "h": 7, "w": 7},
     ),

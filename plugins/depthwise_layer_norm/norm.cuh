@@ -50,17 +50,17 @@ __device__ __forceinline__ float4 joined(int count, const Part& part, const Chan
   return result;
 }
 
-// Joins the moments of two neighbouring pixels, for each thread of a tile. `parts`: of the block's groups, then of the cluster's blocks. What all
-// channels have, mean and 1 / standard deviation, takes the place of the first part, which the same thread has read.
+// Joins the moments of two neighbouring pixels, for each thread of a tile. `parts`: of the block's groups, then of the cluster's blocks, then of all
+// channels: mean, and 1 / standard deviation.
 template <typename P>
 struct Join {
   float4* const parts;
   const int thread;
 
   __device__ __forceinline__ float4& at(int part, int pixel) const { return parts[part * (kPixels / 2) + pixel]; }
-  __device__ __forceinline__ const float2* of_all() const { return reinterpret_cast<const float2*>(parts); }
+  __device__ __forceinline__ const float2* of_all() const { return reinterpret_cast<const float2*>(parts) + P::kParts * kPixels; }
   __device__ __forceinline__ void finish(int pixel, const float4& all) const {
-    at(0, pixel) = {all.x, inverse_deviation(all.y), all.z, inverse_deviation(all.w)};
+    at(P::kParts, pixel) = {all.x, inverse_deviation(all.y), all.z, inverse_deviation(all.w)};
   }
   // Of the block; the blocks of a cluster send each other theirs, which count on the same barrier of each.
   __device__ __forceinline__ void groups(unsigned barrier) const {
@@ -98,9 +98,9 @@ struct Outputs {
     return reinterpret_cast<T*>(tile + ((column * kPitch + row) * kUnits + group) * 16);
   }
   // A lane's four pixels.
-  __device__ __forceinline__ void normalise(const Vector<T, kEight>& scales, const Vector<T, kEight>& shifts, const float2* of_all,
-                                            const float (&sums)[kEight][4], int group) const {
+  __device__ __forceinline__ void normalise(const Layer& layer, const float2* of_all, const float (&sums)[kEight][4], int group, int channel) const {
     const int lane = threadIdx.x % 32, row = lane % 4 * 4;
+    const Vector<T, kEight> scales = load_vector<kEight>(layer.scale + channel), shifts = load_vector<kEight>(layer.shift + channel);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const float2 all = of_all[first_pixel() + j];

@@ -52,7 +52,8 @@ __device__ __noinline__ float exact_sum(const unsigned char* x, const unsigned c
 }
 
 // A zero of a band times an infinity or NaN is NaN. So sums that are not finite are computed again, by multiply-adds.
-__device__ __forceinline__ void mend(float (&sums)[kEight][4], const unsigned char* x, const unsigned char* filters, int group, const T* bias) {
+__device__ __forceinline__ void mend(float (&sums)[kEight][4], const unsigned char* x, const unsigned char* filters, int group,
+                                     const Vector<T, kEight>& bias) {
   float probe = 0.0f;  // NaN after a sum that is not finite
 #pragma unroll
   for (int i = 0; i < kEight * 4; ++i) probe = fmaf(sums[i / 4][i % 4], 0.0f, probe);
@@ -61,6 +62,6 @@ __device__ __forceinline__ void mend(float (&sums)[kEight][4], const unsigned ch
 #pragma unroll
   for (int i = 0; i < kEight * 4; ++i) {
     const int row = lane % 4 * 4 + i % 2 * 2 + i % 4 / 2;
-    if (row < kRows) sums[i / 4][i % 4] = exact_sum(x, filters, group, row, lane / 4, i / 4, to_float(bias[i / 4]));
+    if (row < kRows) sums[i / 4][i % 4] = exact_sum(x, filters, group, row, lane / 4, i / 4, to_float(bias.value[i / 4]));
   }
 }

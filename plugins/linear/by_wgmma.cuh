@@ -14,44 +14,36 @@
 constexpr int kMultipliers = 2 * kRole;
 constexpr int kLoadRegisters = 40;  // of a thread
 
-// Thread `thread` of those that fill the stages; with a tensor map of x the first one does it alone. The weights of the first stages are on their way
-// before the kernel in front has ended.
+// Thread `thread` of those that fill the stages; with a tensor map of x the first one does it alone: the layer's begin_box asks for a box.
 template <typename Plan, typename Layer>
 __device__ __forceinline__ void fill_stages(const Ring<Plan>& ring, Layer& layer, int thread) {
   Share<Plan> share;
   Turn<Plan> turn;
   bool copies_weights = true;
-  // Says how many bytes come to a stage for a step, and begins to copy those of the weights.
-  const auto begin_weights = [&](int stage, const Place& place, int step) {
-    const unsigned bytes = (Plan::kFull ? Plan::kColumns : smaller(Plan::kColumns, kOutputs - place.column)) / kEight * kOfEight * 2;
-    expect_bytes(ring.full(stage), (kMapped ? kTileRows * Plan::kPitch * sizeof(T) : 0) + (copies_weights ? Plan::kChunks * kParts * bytes : 0));
-    if (!copies_weights) return;
-#pragma unroll
-    for (int i = 0; i < Plan::kChunks * kParts; ++i) {
-      const auto* from = layer.weights + ((step * Plan::kChunks * kParts + i) * kOfAll + place.column / kEight * kOfEight);
-      begin_bulk_copy(ring.address + Plan::weights_at(stage * Plan::kStageBytes, step) + i * Plan::kWeightBytes, from, bytes, ring.full(stage));
-    }
-  };
-  int ahead = 0;  // steps whose weights are on their way already
-  if (thread == 0) {
-    if constexpr (kMapped) prefetch_map(layer.map);
-    if (share.tile < Plan::tiles(layer.n)) {
-      for (; ahead < smaller(Plan::kStages, share.last - share.first); ++ahead) begin_weights(ahead, Plan::place(share.tile), share.first + ahead);
-    }
+  if constexpr (kMapped) {
+    if (thread != 0) return;
+    prefetch_map(layer.map);
   }
-  wait_for_previous_kernel();
-  if (kMapped && thread != 0) return;
 #pragma unroll 1
   for (; share.tile < Plan::tiles(layer.n); share.advance()) {
     const Place place = Plan::place(share.tile);
+    const unsigned bytes = (Plan::kFull ? Plan::kColumns : smaller(Plan::kColumns, kOutputs - place.column)) / kEight * kOfEight * 2;
 #pragma unroll 1
     for (int step = share.first; step < share.last; ++step) {
       const unsigned stage = turn.stage * Plan::kStageBytes, full = ring.full(turn.stage);
       wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
-      if (thread == 0 && --ahead < 0) begin_weights(turn.stage, place, step);
-      if constexpr (kMapped) {
-        layer.template begin_box<Plan>(ring.address + stage, place.row, step, full);
-      } else {
+      if (thread == 0) {
+        expect_bytes(full, (kMapped ? kTileRows * Plan::kPitch * sizeof(T) : 0) + (copies_weights ? Plan::kChunks * kParts * bytes : 0));
+        if constexpr (kMapped) layer.template begin_box<Plan>(ring.address + stage, place.row, step, full);
+      }
+      if (thread == 0 && copies_weights) {
+#pragma unroll
+        for (int i = 0; i < Plan::kChunks * kParts; ++i) {
+          const auto* from = layer.weights + ((step * Plan::kChunks * kParts + i) * kOfAll + place.column / kEight * kOfEight);
+          begin_bulk_copy(ring.address + Plan::weights_at(stage, step) + i * Plan::kWeightBytes, from, bytes, full);
+        }
+      }
+      if constexpr (!kMapped) {
         layer.template begin_copy<Plan>(ring.address, stage, place.row, step, thread);
         arrive_with_copies(full);
       }
@@ -114,9 +106,5 @@ __device__ __forceinline__ void dense_by_wgmma(unsigned char* memory, Layer laye
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
   in_roles<kLoadRegisters>([&] { fill_stages(ring, layer, threadIdx.x); },
-                           [&] {
-                             wait_for_previous_kernel();
-                             allow_next_kernel();
-                             multiply_tiles(ring, layer, static_cast<int>(threadIdx.x) - kRole);
-                           });
+                           [&] { multiply_tiles(ring, layer, static_cast<int>(threadIdx.x) - kRole); });
 }

@@ -13,6 +13,5 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     masked_attention_rows(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, const T* __restrict__ mask, int n,
                           int m, int t, int heads, int repeat, int inner, int mask_heads, int mask_rows, T* __restrict__ y) {
   wait_for_previous_kernel();
-  allow_next_kernel();
   attention_by_rows<Arguments<Mask>>({q, k, v, {mask, repeat, inner, mask_heads, mask_rows, t}, m, t, heads, y}, n, kThreads);
 }

@@ -11,7 +11,6 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS, Tile<BlockTeam<LAUN
     masked_attention_tensor(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, const T* __restrict__ mask, int m,
                             int t, int heads, int repeat, int inner, int mask_heads, int mask_rows, T* __restrict__ y) {
   wait_for_previous_kernel();
-  allow_next_kernel();
   extern __shared__ __align__(128) unsigned char shared[];
   attention_by_tensor_cores<LAUNCH_THREADS, Arguments<Mask>>(shared,
                                                   {q, k, v, {mask, repeat, inner, mask_heads, mask_rows, t}, m, t, heads, y});

@@ -13,6 +13,5 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     masked_self_attention_rows(const T* __restrict__ x, const T* __restrict__ mask, int windows, int a, int r, int b, int heads,
                                int mask_windows, int mask_heads, int mask_rows, T* __restrict__ y) {
   wait_for_previous_kernel();
-  allow_next_kernel();
   attention_by_rows<OneTensor<WindowMask>>({x, {mask, mask_windows, mask_heads, mask_rows, r * kColumns}, a, r, b, heads, y}, windows, kThreads);
 }

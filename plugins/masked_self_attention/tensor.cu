@@ -12,7 +12,6 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS, Tile<BlockTeam<LAUN
     masked_self_attention_tensor(const T* __restrict__ x, const T* __restrict__ mask, int a, int r, int b, int heads, int mask_windows,
                                  int mask_heads, int mask_rows, T* __restrict__ y) {
   wait_for_previous_kernel();
-  allow_next_kernel();
   extern __shared__ __align__(128) unsigned char shared[];
   attention_by_tensor_cores<LAUNCH_THREADS, OneTensor<WindowMask>>(
       shared, {x, {mask, mask_windows, mask_heads, mask_rows, r * kColumns}, a, r, b, heads, y});

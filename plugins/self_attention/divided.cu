@@ -10,7 +10,6 @@ ASSERT_LAUNCH(self_attention_divided, LAUNCH_THREADS, kDividedBytes<LAUNCH_THREA
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS, 1)
     self_attention_divided(const T* __restrict__ x, int a, int r, int b, int heads, T* __restrict__ y) {
   wait_for_previous_kernel();
-  allow_next_kernel();
   extern __shared__ __align__(128) unsigned char shared[];
   attention_by_divided_keys<LAUNCH_THREADS, OneTensor<Unmasked>>(shared, {x, {}, a, r, b, heads, y});
 }

@@ -12,6 +12,5 @@ ASSERT_LAUNCH(self_attention_rows, kThreads, 0);
 extern "C" __global__ void __launch_bounds__(kThreads)
     self_attention_rows(const T* __restrict__ x, int windows, int a, int r, int b, int heads, T* __restrict__ y) {
   wait_for_previous_kernel();
-  allow_next_kernel();
   attention_by_rows<OneTensor<Unmasked>>({x, {}, a, r, b, heads, y}, windows, kThreads);
 }

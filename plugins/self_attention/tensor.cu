@@ -10,7 +10,6 @@ ASSERT_LAUNCH_WHERE(self_attention_tensor, LAUNCH_THREADS % 32 == 0, Tile<BlockT
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS, Tile<BlockTeam<LAUNCH_THREADS>>::kBlocks)
     self_attention_tensor(const T* __restrict__ x, int a, int r, int b, int heads, T* __restrict__ y) {
   wait_for_previous_kernel();
-  allow_next_kernel();
   extern __shared__ __align__(128) unsigned char shared[];
   attention_by_tensor_cores<LAUNCH_THREADS, OneTensor<Unmasked>>(shared, {x, {}, a, r, b, heads, y});
 }

@@ -9,7 +9,6 @@ ASSERT_LAUNCH_WHERE(self_attention_wgmma, LAUNCH_THREADS % 128 == 0, KeyPlan::kS
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS, 1)
     self_attention_wgmma(const T* __restrict__ x, int images, int a, int r, int b, int heads, T* __restrict__ y) {
   wait_for_previous_kernel();
-  allow_next_kernel();
   extern __shared__ __align__(128) unsigned char shared[];
   attention_by_wgmma<OneTensor<Unmasked>>(shared, {x, {}, a, r, b, heads, y}, images);
 }
