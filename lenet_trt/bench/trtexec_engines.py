@@ -29,7 +29,7 @@ from lenet_trt.tensorrt.flavors import select
 from lenet_trt.tensorrt.layers import layer_text
 from lenet_trt.tensorrt.library.embed import embedded
 from lenet_trt.tensorrt.readable import readable
-from lenet_trt.trace.readers.trtexec_exports import read_trtexec
+from lenet_trt.trace.readers.trtexec_exports import read_outputs, read_trtexec
 
 _SHOWN_LINES = 4
 # No network of the suite takes longer; TensorRT 8.6.0 builds a matrix product in two minutes.
@@ -111,11 +111,7 @@ class TrtexecEngines:
         shapes = {name: array.shape for name, array in inputs.items()}
         words = [*self._running(engine, shapes), f"--loadInputs={','.join(files)}", "--warmUp=0", "--duration=0"]
         words += ["--iterations=1", f"--exportOutput={exported}"]
-        outputs = {}
-        for entry in json.loads(self._exported(words, engine, exported)):
-            sizes = [int(size) for size in entry["dimensions"].split("x")]
-            outputs[entry["name"]] = np.array(entry["values"], np.float64).reshape(sizes)
-        return outputs
+        return read_outputs(self._exported(words, engine, exported), exported.name)
 
     def timed(self, engine: Engine, shapes: Mapping[str, Shape], iterations: int) -> list[float]:
         """Time an engine after a warm-up of 0.2 s: see ``EngineTool``."""

@@ -11,9 +11,12 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lenet_trt.cuda.environment import environment
 from lenet_trt.errors import LenetTrtError, UsageError
@@ -24,6 +27,7 @@ from lenet_trt.tensorrt.routes import recorded_route
 from lenet_trt.tensorrt.sidecar import Sidecar
 from lenet_trt.tensorrt.vouch import vouched
 from lenet_trt.trace.readers import timeline_from
+from lenet_trt.trace.readers.trtexec_exports import read_outputs, read_trtexec
 from lenet_trt.trace.timeline import Timeline
 
 PROGRAMS = ("trtexec", "tensorrt_rtx")
@@ -127,16 +131,19 @@ def _version(said: str) -> tuple[int, int, int] | None:
 
 def trtexec_command(tool: Trtexec, run: Run) -> list[str]:
     """Return the command line that runs an engine and writes its three exports."""
+    flags = [flag for flag in _ALWAYS if flag.partition("=")[0] in tool.options]
+    return _command(tool, run, *flags, *(f"{option}={path}" for option, path in export_paths(run.exports).items()))
+
+
+def _command(tool: Trtexec, run: Run, *more: str) -> list[str]:
     flags = [f"loadEngine={run.engine}", f"iterations={run.iterations}", "duration=0"]
     if run.shapes:
         flags.append(f"shapes={shapes_option(run.shapes)}")
     if run.inputs:
         flags.append(f"loadInputs={','.join(f'{name}:{path}' for name, path in run.inputs.items())}")
-    flags += [flag for flag in _ALWAYS if flag.partition("=")[0] in tool.options]
     flags += network_alone(tool, transfers=run.transfers)
     flags += loading(tool, run.library)
-    flags += [f"{option}={path}" for option, path in export_paths(run.exports).items()]
-    return [tool.path, *(f"--{flag}" for flag in flags)]
+    return [tool.path, *(f"--{flag}" for flag in (*flags, *more))]
 
 
 def loading(tool: Trtexec, library: Path | None) -> list[str]:
@@ -179,20 +186,11 @@ def traced_engine(run: Run, tool: Trtexec) -> Timeline:
     Raises:
         LenetTrtError: no sidecar matches the engine, it is for another program, or the run failed.
     """
-    run = _checked(run, tool)
-    run.exports.mkdir(parents=True, exist_ok=True)
+    run = runnable(run, tool)
+    paths = export_paths(run.exports).values()
     line = trtexec_command(tool, run)
-    done, notes = _ran(line, run), []
-    if done.returncode < 0:
-        notes.append(f"a first run of {tool} was {_ending(done.returncode)}")
-        done = _ran(line, run)
-    missing = [path for path in export_paths(run.exports).values() if not path.is_file()]
-    if done.returncode != 0 or missing:
-        wanted = f"; it left no {missing[0].name}" if missing and done.returncode == 0 else ""
-        raise LenetTrtError(
-            f"{tool} failed ({_ending(done.returncode)}{wanted}): {_told(done.stdout) or 'it said nothing'}"
-        )
-    found = timeline_from(*export_paths(run.exports).values())
+    notes = _run(line, tool, list(paths))
+    found = timeline_from(*paths)
     return replace(
         found,
         source=str(tool),
@@ -201,8 +199,50 @@ def traced_engine(run: Run, tool: Trtexec) -> Timeline:
     )
 
 
-def _ran(line: list[str], run: Run) -> subprocess.CompletedProcess[str]:
-    for path in export_paths(run.exports).values():
+def engine_times(run: Run, tool: Trtexec) -> list[float]:
+    """Run an engine that ``runnable`` has seen, and return the microseconds of each inference on the GPU.
+
+    Raises:
+        LenetTrtError: the run failed.
+    """
+    path = export_paths(run.exports)["exportTimes"]
+    _run(_command(tool, run, f"exportTimes={path}"), tool, [path])
+    exports = read_trtexec(path.read_text(encoding="utf-8"), path.name)
+    if exports is None:
+        raise LenetTrtError(f"{tool} wrote no times into {path.name}")
+    return [time.compute_ms * 1e3 for time in exports[1].times]
+
+
+def engine_outputs(run: Run, tool: Trtexec) -> dict[str, NDArray[np.float64]]:
+    """Run an engine that ``runnable`` has seen once, and return its outputs by name.
+
+    Raises:
+        LenetTrtError: the run failed.
+    """
+    path = run.exports / "outputs.json"
+    _run(_command(tool, replace(run, iterations=1), "warmUp=0", f"exportOutput={path}"), tool, [path])
+    return read_outputs(path.read_text(encoding="utf-8"), path.name)
+
+
+def _run(line: list[str], tool: Trtexec, exports: Sequence[Path]) -> list[str]:
+    """Run the program, which has to write these files, and return what there is to note."""
+    for path in exports:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    done, notes = _attempt(line, exports), []
+    if done.returncode < 0:
+        notes.append(f"a first run of {tool} was {_ending(done.returncode)}")
+        done = _attempt(line, exports)
+    missing = [path for path in exports if not path.is_file()]
+    if done.returncode != 0 or missing:
+        wanted = f"; it left no {missing[0].name}" if missing and done.returncode == 0 else ""
+        raise LenetTrtError(
+            f"{tool} failed ({_ending(done.returncode)}{wanted}): {_told(done.stdout) or 'it said nothing'}"
+        )
+    return notes
+
+
+def _attempt(line: list[str], exports: Sequence[Path]) -> subprocess.CompletedProcess[str]:
+    for path in exports:
         path.unlink(missing_ok=True)
     try:
         return subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -214,7 +254,7 @@ def _ending(code: int) -> str:
     return f"exit {code}" if code >= 0 else f"ended by {signal.Signals(-code).name}"
 
 
-def _checked(run: Run, tool: Trtexec) -> Run:
+def runnable(run: Run, tool: Trtexec) -> Run:
     """Return the run with the plugin library that its engine needs. An engine can contain code, and trtexec runs it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Read what trtexec and tensorrt_rtx export: --exportProfile, --exportLayerInfo, --exportTimes, of versions 8 to 11.
+"""Read what trtexec and tensorrt_rtx, of versions 8 to 11, export: profile, layers, times and outputs.
 
 Source: samples/common/sampleReporting.cpp of NVIDIA/TensorRT writes profile and times; the layers are the JSON of
 TensorRT's engine inspector, which says more with --profilingVerbosity=detailed.
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.schema import Count, checked
@@ -54,6 +56,14 @@ class _TimesRow(TypedDict):
     d2hMs: _Ms
 
 
+class _Output(TypedDict):
+    """Type an entry of --exportOutput; the sizes of its axes are written as 2x3."""
+
+    name: str
+    dimensions: str
+    values: list[float]
+
+
 @dataclass(frozen=True)
 class LayerTime:
     """Hold a layer's time in milliseconds: the median of the runs, or the mean where trtexec gives no median."""
@@ -90,6 +100,26 @@ class Exports:
     layers: tuple[EngineLayer, ...] = ()
     times: tuple[TimedInference, ...] = ()
     dialect: str | None = None
+
+
+def read_outputs(text: str, name: str) -> dict[str, NDArray[np.float64]]:
+    """Read an engine's outputs by name, of --exportOutput.
+
+    Raises:
+        LenetTrtError: the text is no such export, or an output does not have as many elements as its axes say.
+    """
+    try:
+        data = loads(text)
+    except ValueError as error:
+        raise LenetTrtError(f"{name} is not JSON ({error}): it was damaged or cut off; {_FIX}") from error
+    outputs = {}
+    for entry in checked(data, list[_Output], name, wanted="what --exportOutput writes", fix=_FIX):
+        shape = [int(size) for size in re.findall(r"\d+", entry["dimensions"])]
+        if math.prod(shape) != len(entry["values"]):
+            has = f"{len(entry['values'])} elements, and its axes are {entry['dimensions']}"
+            raise LenetTrtError(f"{name}: the output {entry['name']} has {has}: {_FIX}")
+        outputs[entry["name"]] = np.array(entry["values"], np.float64).reshape(shape)
+    return outputs
 
 
 def read_trtexec(text: str, name: str) -> tuple[Export, Exports] | None:

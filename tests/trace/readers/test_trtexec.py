@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.tensorrt.layers import LayerTensor
 from lenet_trt.trace.readers import timeline_from
-from lenet_trt.trace.readers.trtexec_exports import read_trtexec
+from lenet_trt.trace.readers.trtexec_exports import read_outputs, read_trtexec
 from lenet_trt.trace.timeline import Timeline, load_timeline, save
 from trtexec_files import CASK_10, NAMES_ONLY, PLUGIN_11, profile, times
 
@@ -267,3 +267,25 @@ def test_any_bytes_are_refused_or_read(tmp_path_factory: pytest.TempPathFactory,
     except LenetTrtError as error:
         found = str(error)
     assert isinstance(found, Timeline) or str(path) in found
+
+
+def test_outputs_are_read_by_name() -> None:
+    text = """[ { "name" : "y", "dimensions" : "1x2x3", "values" : [ 1, 2.5, -3, nan, inf, 6 ] },
+        { "name" : "count", "dimensions" : "", "values" : [ 7 ] } ]"""
+    outputs = read_outputs(text, "out.json")
+    assert outputs["y"].shape == (1, 2, 3)
+    assert outputs["y"].ravel() == pytest.approx([1, 2.5, -3, float("nan"), float("inf"), 6], nan_ok=True)
+    assert outputs["count"] == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[ {", "out.json is not JSON"),
+        ('[ { "name" : "y" } ]', "out.json is not what --exportOutput writes"),
+        ('[ { "name" : "y", "dimensions" : "2x2", "values" : [ 1 ] } ]', "y has 1 elements, and its axes are 2x2"),
+    ],
+)
+def test_damaged_outputs_are_refused(text: str, said: str) -> None:
+    with pytest.raises(LenetTrtError, match=said):
+        read_outputs(text, "out.json")
