@@ -23,6 +23,7 @@ VERBS = {
     "profile": "trace a network, or read a trace: what the GPU and the host did, and when",
     "run": "classify images with an engine, an ONNX or a fused ONNX file",
     "bench": "measure kernels, networks and backends: tables, records and pictures",
+    "compare": "time engines of one network in turns by trtexec, and compare their results",
     "roofline": "compute the work of each node and the time that the hardware needs for it",
     "report": "show on one page where the time of a traced run went",
     "optimize": "replace layers that lose time by plugins, and prove the gain",

@@ -1,0 +1,1 @@
+"""Verb ``compare``: engines of one network against each other, by trtexec."""
