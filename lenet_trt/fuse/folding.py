@@ -123,7 +123,7 @@ def _computed(graph: WorkingGraph, node: WorkingNode) -> Array | None:
 
 
 def _most(value: Array) -> int:
-    return {"i": _MOST_SIZES, "f": 1}.get(value.dtype.kind, -1)
+    return {"i": _MOST_SIZES, "f": 1, "V": 1}.get(value.dtype.kind, -1)  # V: bfloat16
 
 
 def _all_known(shape: PartialShape | None) -> Array | None:

@@ -75,7 +75,7 @@ def constants_second(graph: WorkingGraph, node: WorkingNode) -> None:
 def division_by_power_of_two(graph: WorkingGraph, node: WorkingNode) -> None:
     """Replace ``Div`` by a constant power of two, as by the root of 64, by the ``Mul`` that gives the same."""
     divisor = graph.constants.get(node.inputs[1]) if node.is_op("Div") else None
-    if divisor is None or divisor.size != 1 or divisor.dtype.kind != "f":
+    if divisor is None or divisor.size != 1 or divisor.dtype.kind not in "fV":
         return
     mantissa, exponent = math.frexp(float(divisor.item()))
     # Within these exponents the reciprocal is a normal number of every type.

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from lenet_trt.fuse.normal_form import normal_forms
+from lenet_trt.fuse.normal_form import normal_forms, plain_form
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 from lenet_trt.kernel.pattern import DOMAIN
@@ -438,3 +438,17 @@ def test_windows_in_half_precision(batch: int) -> None:
 def test_tokens_in_half_precision() -> None:
     model = convert(tokens_model([node("Transpose", "k", "turned", perm=[0, 2, 3, 1])]), "fp16")
     assert [(done.kernel, done.types) for done in fuse(model, ["attention"]).replacements] == [("attention", "fp16")]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+def test_a_scale_is_computed_in_every_type(precision: str) -> None:
+    """As torchvision writes it: the root of a constant, which the queries are multiplied by; or a division by one."""
+    nodes = [
+        node("Sqrt", "scale", "root"),
+        node("Mul", "x root", "scaled"),
+        node("Sqrt", "size", "divisor"),
+        node("Div", "scaled divisor", "y"),
+    ]
+    model = model_of(nodes, {"x": ["n", 8]}, {"scale": np.float32([0.3]), "size": np.float32(64)})
+    left = {each.op_type for each in plain_form(convert(model, precision)).nodes}
+    assert left == ({"Mul"} if precision == "fp32" else {"Cast", "Mul"})
