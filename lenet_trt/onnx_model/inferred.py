@@ -49,6 +49,21 @@ def inferred(model: onnx.ModelProto, others: Others | None = None) -> onnx.Model
     return known
 
 
+def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy of the model with the types that ONNX infers, in subgraphs too.
+
+    Raises:
+        onnx.shape_inference.InferenceError: the model contradicts itself.
+    """
+    known = onnx.shape_inference.infer_shapes(_without_large_weights(model)).graph
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    for typed in ("node", "output", "value_info"):
+        del getattr(copied.graph, typed)[:]
+        getattr(copied.graph, typed).extend(getattr(known, typed))
+    return copied
+
+
 def _without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy that has of each large tensor of floats its type and shape alone."""
     light = onnx.ModelProto(ir_version=model.ir_version, functions=model.functions, opset_import=model.opset_import)

@@ -18,6 +18,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.types import ELEMENT_TYPES
+from lenet_trt.onnx_model.inferred import with_inferred_types
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 from lenet_trt.onnx_model.plugin_nodes import holds_kernel, plugin_nodes
 
@@ -62,7 +63,7 @@ def convert(model: ModelProto, precision: str) -> ModelProto:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns of each weight that fp16 rounds to zero; accuracy is measured
-            half = convert_float_to_float16(copy.deepcopy(model), keep_io_types=True)
+            half = convert_float_to_float16(with_inferred_types(model), keep_io_types=True, disable_shape_infer=True)
         converted = _sorted(half)
         if precision == "bf16":
             converted = _bfloat16(converted, model)
@@ -132,7 +133,7 @@ def emulated(model: ModelProto) -> ModelProto:
     for value in (*graph.input, *graph.output):
         if value.type.tensor_type.elem_type in NARROW:
             value.type.tensor_type.elem_type = TensorProto.FLOAT
-    for _, tensor in constants(graph):
+    for _, tensor in _tensors(graph):
         if tensor.data_type in NARROW:
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name))
     nodes = list(graph.node)
@@ -174,8 +175,8 @@ def _bfloat16(half: ModelProto, original: ModelProto) -> ModelProto:
     """Replace float16 by bfloat16, with constants rounded from the float32 originals, not from their fp16 values."""
     version = next((entry.version for entry in half.opset_import if entry.domain == ""), 0)
     model = onnx.version_converter.convert_version(half, _BF16_OPSET) if version < _BF16_OPSET else half
-    exact = dict(constants(original.graph))
-    for name, tensor in constants(model.graph):
+    exact = dict(_tensors(original.graph))
+    for name, tensor in _tensors(model.graph):
         if tensor.data_type == TensorProto.FLOAT16:
             values = numpy_helper.to_array(exact.get(name, tensor)).astype(ml_dtypes.bfloat16)
             tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
@@ -194,6 +195,14 @@ def constants(graph: GraphProto) -> Iterator[tuple[str, TensorProto]]:
         yield tensor.name, tensor
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute[0].name == "value":
+            yield node.output[0], node.attribute[0].t
+
+
+def _tensors(graph: GraphProto) -> Iterator[tuple[str, TensorProto]]:
+    """Yield the constants, and with what ``ConstantOfShape`` nodes fill their outputs."""
+    yield from constants(graph)
+    for node in graph.node:
+        if node.op_type == "ConstantOfShape" and node.attribute:
             yield node.output[0], node.attribute[0].t
 
 

@@ -67,6 +67,23 @@ def test_bf16_constants_come_from_float32_not_from_fp16() -> None:
     assert value == pytest.approx(1e9, rel=0.01)
 
 
+@pytest.mark.parametrize(("precision", "filled"), [("fp16", 1000.5), ("bf16", 1e9)])
+def test_what_fills_a_shape_is_converted_too(precision: str, filled: float) -> None:
+    fill = helper.make_tensor("value", TensorProto.FLOAT, [1], [filled])
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["filled"], value=fill),
+        helper.make_node("Mul", ["x", "filled"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 2]) for name in "xy")
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
+    (found,) = runner(convert(model, precision))({"x": np.ones((3, 2), np.float32)})
+    assert found == pytest.approx(filled, rel=0.01)
+    assert precision in kinds_of(convert(model, precision))
+
+
 def test_fp32_is_the_model_itself(model: onnx.ModelProto) -> None:
     assert convert(model, "fp32") is model
 
