@@ -62,10 +62,11 @@ def neighbours(graph: WorkingGraph, uses: Uses, match: Match, read: Sequence[str
     nodes = uses.graph.node
 
     def giver(name: str) -> int | None:
-        index = uses.producer.get(name)
-        while index is not None and _only_reshapes(graph, nodes[index]):
-            index = uses.producer.get(nodes[index].input[0])
-        return index
+        while name not in graph.constants and (index := uses.producer.get(name)) is not None:
+            if not _only_reshapes(graph, nodes[index]):
+                return index
+            name = nodes[index].input[0]
+        return None
 
     def readers(name: str) -> Iterator[int]:
         for index in uses.readers.get(name, set()) - match.origins:

@@ -81,6 +81,25 @@ def test_a_layer_before_and_one_after_a_group() -> None:
     assert not taken(model.finished(model.node("Abs", y), model.node("Neg", y)))
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_weights_that_nodes_give_are_no_layers(shared: bool) -> None:
+    """Exporters write weights as ``Constant`` nodes, and equal ones as ``Identity`` of the first."""
+    model = Model()
+    y = model.block(model.block(model.node("Abs", "x")))
+    plain = model.finished(model.node("Abs", y))
+    tensors = list(plain.graph.initializer)
+    del plain.graph.initializer[:]
+    nodes = [helper.make_node("Constant", [], [tensor.name], value=tensor) for tensor in tensors]
+    if shared:
+        biases = [tensor.name for tensor in tensors if len(tensor.dims) == 1]
+        nodes = [each for each in nodes if each.output[0] not in biases[1:]]
+        nodes += [helper.make_node("Identity", biases[:1], [name]) for name in biases[1:]]
+    nodes += list(plain.graph.node)
+    del plain.graph.node[:]
+    plain.graph.node.extend(nodes)
+    assert taken(plain) == {"pointwise_conv": 2, "depthwise_conv": 2, "pointwise_conv_add": 2}
+
+
 def test_few_plugins_between_other_layers_stay() -> None:
     model = Model()
     y = model.node("Abs", model.block(model.node("Abs", "x")))
