@@ -64,16 +64,39 @@ def fuse(
     kernels = chosen_kernels(plugins)
     if not kernels:
         return Fused(model, (), ())
-    from lenet_trt.fuse.assemble import assembled
-    from lenet_trt.fuse.ordered_places import places_in_order
-    from lenet_trt.fuse.places import chosen, find_places, nodes_of
     from lenet_trt.onnx_model.attention import written_out
-    from lenet_trt.onnx_model.fixed_axes import with_sizes
 
-    given, model = model, written_out(model)
     claims_on = None
     if plugins == "auto":
         claims_on = architectures_here() if architectures is None else architectures
+    # TensorRT has kernels for attention in halves too: it is written out only where plugins take all of it.
+    narrow, all_written = written_out(model), written_out(model, halves=True)
+    of_halves = _values(all_written) - _values(narrow)
+    found = _found(all_written, model, kernels, claims_on, usual) if of_halves else None
+    if found is None or not of_halves.isdisjoint(_values(found[0].model)):
+        found = _found(narrow, model, kernels, claims_on, usual)
+    if plugins not in ("auto", "all"):
+        _demand(kernels, *found)
+    return found[0]
+
+
+def _values(model: onnx.ModelProto) -> frozenset[str]:
+    return frozenset(name for node in model.graph.node for name in node.output)
+
+
+def _found(
+    model: onnx.ModelProto,
+    given: onnx.ModelProto,
+    kernels: Sequence[Kernel],
+    claims_on: Sequence[int] | None,
+    usual: Mapping[str, int] | None,
+) -> tuple[Fused, Sequence[Place], Sequence[Place]]:
+    """Return the fused model, which is ``given`` where nothing is replaced; all places; and those that are taken."""
+    from lenet_trt.fuse.assemble import assembled
+    from lenet_trt.fuse.ordered_places import places_in_order
+    from lenet_trt.fuse.places import chosen, find_places, nodes_of
+    from lenet_trt.onnx_model.fixed_axes import with_sizes
+
     if claims_on is not None and usual:
         model, places, _ = places_in_order(model, kernels, claims_on, usual)
         judged, refused = find_places(with_sizes(model, usual), kernels, claims_on)
@@ -93,9 +116,7 @@ def fuse(
     ]
     result, replacements, left = assembled(model, taken, places)
     fused = Fused(result if replacements else given, tuple(replacements), (*refusals, *left))
-    if plugins not in ("auto", "all"):
-        _demand(fused, kernels, places, taken)
-    return fused
+    return fused, places, taken
 
 
 def architectures_here() -> Sequence[int]:
@@ -133,7 +154,7 @@ def chosen_kernels(plugins: str | Sequence[str | Kernel]) -> list[Kernel]:
     return list(chosen.values())
 
 
-def _demand(fused: Fused, kernels: Sequence[Kernel], places: Sequence[Place], taken: Sequence[Place]) -> None:
+def _demand(kernels: Sequence[Kernel], fused: Fused, places: Sequence[Place], taken: Sequence[Place]) -> None:
     """Fail when a kernel that was asked for by name has no place, now or from an earlier run."""
     present = set(plugin_nodes(fused.model).values())
     for kernel in kernels:

@@ -112,6 +112,21 @@ def test_its_kernels_are_found() -> None:
     assert fuse(model, ["batched_matmul"]).replacements
 
 
+def test_in_halves_it_is_written_out_for_plugins_that_take_all_of_it() -> None:
+    model = model_of(elem_type=TensorProto.FLOAT16)
+    fused = fuse(model, ["attention"]).model
+    assert [node.op_type for node in fused.graph.node if node.domain == DOMAIN] == ["attention"]
+    assert "Attention" not in operators(fused)
+    np.testing.assert_allclose(result(fused), result(model), atol=2e-3)
+    # TensorRT's own kernel stays where no plugin takes it, also beside one that finds a place.
+    model.graph.node.append(helper.make_node("Softmax", ["y"], ["z"]))
+    model.graph.output[0].name = "z"
+    fused = fuse(model, ["softmax"]).model
+    assert [node.domain for node in fused.graph.node if node.op_type == "softmax"] == [DOMAIN]
+    assert "Attention" in operators(fused)
+    assert fuse(model, "auto", []).model is model
+
+
 def test_tensorrt_rtx_builds_it_in_float32(tmp_path: Path) -> None:
     """TensorRT-RTX refuses the node itself: it has kernels for half types alone."""
     onnx.save(model_of(), tmp_path / "m.onnx")
