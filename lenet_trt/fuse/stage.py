@@ -71,17 +71,17 @@ def fuse(
         claims_on = architectures_here() if architectures is None else architectures
     # TensorRT has kernels for attention in halves too: it is written out only where plugins take all of it.
     narrow, all_written = written_out(model), written_out(model, halves=True)
-    of_halves = _values(all_written) - _values(narrow)
+    of_halves = _products(all_written) - _products(narrow)
     found = _found(all_written, model, kernels, claims_on, usual) if of_halves else None
-    if found is None or not of_halves.isdisjoint(_values(found[0].model)):
+    if found is None or not of_halves.isdisjoint(_products(found[0].model)):
         found = _found(narrow, model, kernels, claims_on, usual)
     if plugins not in ("auto", "all"):
         _demand(kernels, *found)
     return found[0]
 
 
-def _values(model: onnx.ModelProto) -> frozenset[str]:
-    return frozenset(name for node in model.graph.node for name in node.output)
+def _products(model: onnx.ModelProto) -> frozenset[str]:
+    return frozenset(node.output[0] for node in model.graph.node if node.op_type in ("MatMul", "Softmax"))
 
 
 def _found(

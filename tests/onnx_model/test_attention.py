@@ -118,6 +118,10 @@ def test_in_halves_it_is_written_out_for_plugins_that_take_all_of_it() -> None:
     assert [node.op_type for node in fused.graph.node if node.domain == DOMAIN] == ["attention"]
     assert "Attention" not in operators(fused)
     np.testing.assert_allclose(result(fused), result(model), atol=2e-3)
+    masked = model_of(mask=(TensorProto.BOOL, ["n", 1, QUERIES, KEYS]), elem_type=TensorProto.FLOAT16)
+    fused = fuse(masked, ["masked_attention"]).model  # what makes numbers of the mask is no plugin
+    assert [node.op_type for node in fused.graph.node if node.domain == DOMAIN] == ["masked_attention"]
+    np.testing.assert_allclose(result(fused), result(masked), atol=2e-3)
     # TensorRT's own kernel stays where no plugin takes it, also beside one that finds a place.
     model.graph.node.append(helper.make_node("Softmax", ["y"], ["z"]))
     model.graph.output[0].name = "z"
