@@ -50,7 +50,7 @@ def inferred(model: onnx.ModelProto, others: Others | None = None) -> onnx.Model
 
 
 def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy of the model with the types that ONNX infers, in subgraphs too.
+    """Return a copy of the model with the types that ONNX infers, in subgraphs too; those of weights are their own.
 
     Raises:
         onnx.shape_inference.InferenceError: the model contradicts itself.
@@ -61,6 +61,10 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     for typed in ("node", "output", "value_info"):
         del getattr(copied.graph, typed)[:]
         getattr(copied.graph, typed).extend(getattr(known, typed))
+    weights = {tensor.name for tensor in copied.graph.initializer}
+    said = [value for value in copied.graph.value_info if value.name in weights]
+    for value in said:
+        copied.graph.value_info.remove(value)
     return copied
 
 

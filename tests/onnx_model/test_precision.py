@@ -84,6 +84,22 @@ def test_what_fills_a_shape_is_converted_too(precision: str, filled: float) -> N
     assert precision in kinds_of(convert(model, precision))
 
 
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_what_the_file_says_of_a_weight_that_stays_in_float32(precision: str) -> None:
+    """torch's dynamo exporter declares the types of weights too, and the scales of a Resize stay floats."""
+    scales = helper.make_tensor("scales", TensorProto.FLOAT, [4], [1, 1, 2, 2])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 3, 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2, 6, 8])
+    said = helper.make_tensor_value_info("scales", TensorProto.FLOAT, [4])
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")
+    graph = helper.make_graph([node], "g", [x], [y], [scales], value_info=[said])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    given = {"x": np.random.default_rng(0).random((1, 2, 3, 4), np.float32)}
+    (wanted,), (found,) = runner(model)(given), runner(convert(model, precision))(given)
+    assert found == pytest.approx(wanted, abs=0.01)
+    assert precision in kinds_of(convert(model, precision))
+
+
 def test_fp32_is_the_model_itself(model: onnx.ModelProto) -> None:
     assert convert(model, "fp32") is model
 
