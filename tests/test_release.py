@@ -45,6 +45,7 @@ COMMANDS = (
     "tune --list",
     "verify --build-only --only maxpool2 -o report",
     "train --help",  # it needs torch
+    "compare --help",  # it needs trtexec
     "library --help" if (HEADERS := headers_of("8.6")) is None else f"library --headers {HEADERS.folder}",
 )
 
