@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph, WorkingNode, attribute_protos, count
 from lenet_trt.kernel.saturate import quantize
 
-_FOLDABLE = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze", "Flatten")
+_FOLDABLE = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Concat")
 _FOLD_LIMIT_BYTES = 1 << 30
 # What exporters compute sizes with, and factors such as 1 / sqrt(size).
 _ARITHMETIC = (

@@ -95,8 +95,10 @@ def _found(
     from lenet_trt.fuse.assemble import assembled
     from lenet_trt.fuse.ordered_places import places_in_order
     from lenet_trt.fuse.places import chosen, find_places, nodes_of
+    from lenet_trt.fuse.recurrent import with_all_outputs
     from lenet_trt.onnx_model.fixed_axes import with_sizes
 
+    model = with_all_outputs(model)
     if claims_on is not None and usual:
         model, places, _ = places_in_order(model, kernels, claims_on, usual)
         judged, refused = find_places(with_sizes(model, usual), kernels, claims_on)

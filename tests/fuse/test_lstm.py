@@ -74,6 +74,29 @@ def layer(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+@pytest.mark.parametrize("outputs", [["y"], ["y", "y_h"], ["", "y_h"], ["", "", "y_c"]])
+def test_outputs_that_are_left_out(outputs: list[str]) -> None:
+    """torch's dynamo exporter lists no output that nothing reads, and takes the weights apart and together again."""
+    model = layer("bidirectional")
+    (node,) = model.graph.node
+    node.output[:] = outputs
+    for value in [value for value in model.graph.output if value.name not in outputs]:
+        model.graph.output.remove(value)
+    names = {"zero": [0], "half": [2 * HIDDEN], "all": [4 * HIDDEN], "axis": [1]}
+    model.graph.initializer.extend(numpy_helper.from_array(np.int64(array), name) for name, array in names.items())
+    parts = [
+        helper.make_node("Slice", ["w", "zero", "half", "axis"], ["first"]),
+        helper.make_node("Slice", ["w", "half", "all", "axis"], ["second"]),
+        helper.make_node("Concat", ["first", "second"], ["again"], axis=1),
+    ]
+    node.input[1] = "again"
+    nodes = [*parts, node]
+    kept = [onnx.NodeProto.FromString(each.SerializeToString()) for each in nodes]
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+    assert fused_and_compared(model, inputs_of(model)) == ["lstm"]
+
+
 def inputs_of(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     random = np.random.default_rng(1)
     shapes = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in model.graph.input}
