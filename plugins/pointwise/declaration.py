@@ -76,7 +76,7 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
     rows = op.Reshape(blocks, op.Concat(op.ints(-1), op.Slice(op.Shape(blocks), op.ints(2), op.ints(3)), axis=0))
     channels = op.Slice(op.Shape("x"), op.ints(1), op.ints(2))
     ends = op.Concat(op.Shape(weights["bias"]), channels, axis=0)
-    w = op.Unsqueeze(op.Slice(rows, op.ints(0, 0), ends, op.ints(0, 1)), op.ints(2, 3))
+    w = op.Reshape(op.Slice(rows, op.ints(0, 0), ends, op.ints(0, 1)), op.ints(0, 0, 1, 1))
     return {"w": w, "bias": weights["bias"]}
 
 

@@ -10,10 +10,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.fuse.onnx_function import unpacked
 from lenet_trt.fuse.stage import Fused, fuse
 from lenet_trt.kernel import Kernel, Packing, Tensor, registry
+from lenet_trt.kernel.examples import bounds, plain_inputs
 from lenet_trt.kernel.pattern import DOMAIN
 from plain_runtime import run
 
@@ -134,3 +137,26 @@ def test_a_function_of_an_earlier_run_is_not_overwritten() -> None:
     assert used(fuse(rest, [dense()])) == ["dense_bias_relu"] * 2  # the same function
     with pytest.raises(LenetTrtError, match="another body for it from an earlier run: fuse the original file"):
         fuse(rest, "dense_bias_relu")
+
+
+@pytest.mark.parametrize("opset", [11, 13, 23])
+@pytest.mark.parametrize("name", [name for name, kernel in registry.kernels().items() if kernel.packing is not None])
+def test_every_kernel_unpacks_in_every_opset(name: str, opset: int) -> None:
+    """What undoes a packing is ONNX of that opset, and gives the weights back."""
+    kernel = registry.kernel(name)
+    assert kernel.packing is not None
+    bound = next(bounds(kernel))
+    drawn = plain_inputs(bound, np.random.default_rng(0))
+    by_name = {tensor.name: array for tensor, array in zip(kernel.plain_inputs, drawn, strict=True)}
+    weights = {tensor.name: by_name[tensor.name] for tensor in kernel.plain_inputs if tensor.weight}
+    nodes, names = unpacked(kernel, {key: array.shape for key, array in weights.items()}, opset)
+    given = {**{key: array for key, array in by_name.items() if key not in weights}, **kernel.packing.pack(weights)}
+    ports = [
+        helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype), array.shape)
+        for key, array in given.items()
+    ]
+    graph = helper.make_graph(nodes, "unpack", ports, [onnx.ValueInfoProto(name=each) for each in names.values()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=6)
+    onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    for (key, _), seen in zip(names.items(), ReferenceEvaluator(model).run(None, given), strict=True):
+        np.testing.assert_allclose(seen.astype(np.float64), weights[key].astype(np.float64), rtol=0, atol=1e-5)
