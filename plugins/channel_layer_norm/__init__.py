@@ -1,5 +1,6 @@
 """Declare ``channel_layer_norm``: LayerNormalization over the channels of maps, with channels last in memory."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Tensor, float_types
 from lenet_trt.pattern import Pattern
 
 from ..layer_norm.declaration import EPSILON, WEIGHTS, k, normalized, variants
+from ..layer_norm.pattern import WAYS
 from ..linear.declaration import HOPPER
 from ..windows.declaration import h, n, w
 
@@ -21,10 +23,14 @@ def reference(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, epsilon: fl
     return np.moveaxis(normalized(np.moveaxis(x, 1, -1), scale, bias, epsilon), -1, 1)
 
 
-def nodes(op: Any, x: Any, scale: Any, bias: Any, epsilon: Any) -> Any:
-    """The norm between two transpositions."""
-    y = op.LayerNormalization(op.Transpose(x, perm=[0, 2, 3, 1]), scale, bias, epsilon=epsilon)
-    return op.Transpose(y, perm=[0, 3, 1, 2])
+def between_transpositions(norm: Callable[..., Any]) -> Pattern:
+    """Return the pattern of a way to write a layer norm, between two transpositions."""
+
+    def nodes(op: Any, x: Any, scale: Any, bias: Any, epsilon: Any) -> Any:
+        return op.Transpose(norm(op, op.Transpose(x, perm=[0, 2, 3, 1]), scale, bias, epsilon), perm=[0, 3, 1, 2])
+
+    nodes.__name__ = f"{norm.__name__}_of_channels"
+    return Pattern(nodes)
 
 
 KERNEL = Kernel(
@@ -41,7 +47,7 @@ KERNEL = Kernel(
     types=float_types()[1:],
     attributes=(EPSILON,),
     variants=tuple(each for each in variants("channel_layer_norm", rows=PIXELS) if each.source != "row.cu"),
-    patterns=(Pattern(nodes),),
+    patterns=tuple(map(between_transpositions, WAYS)),
     reference=reference,
     requires=k.multiple_of(EIGHT) & (PIXELS <= INT32_MAX),
     examples=(

@@ -1,6 +1,6 @@
 """Declare ``depthwise_layer_norm``: a depthwise convolution, and the layer norm over channels that follows it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from lenet_trt.kernel import (
 from lenet_trt.pattern import Pattern
 
 from ..layer_norm.declaration import EPSILON, normalized
+from ..layer_norm.pattern import WAYS
 from ..linear.declaration import HOPPER
 from ..windows.declaration import h, n, w, windows_of
 
@@ -75,10 +76,15 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
     return {"w": w, **{name: weights[name] for name in ("bias", "scale", "shift")}}
 
 
-def nodes(op: Any, x: Any, w: Any, bias: Any, scale: Any, shift: Any, epsilon: Any, group: Any) -> Any:
-    """The convolution, a transposition and the norm."""
-    y = op.Conv(x, w, bias, kernel_shape=[SIZE, SIZE], pads=[PAD] * 4, group=group)
-    return op.LayerNormalization(op.Transpose(y, perm=[0, 2, 3, 1]), scale, shift, epsilon=epsilon)
+def before(norm: Callable[..., Any]) -> Pattern:
+    """Return the pattern of the convolution and a transposition before a way to write a layer norm."""
+
+    def nodes(op: Any, x: Any, w: Any, bias: Any, scale: Any, shift: Any, epsilon: Any, group: Any) -> Any:
+        y = op.Conv(x, w, bias, kernel_shape=[SIZE, SIZE], pads=[PAD] * 4, group=group)
+        return norm(op, op.Transpose(y, perm=[0, 2, 3, 1]), scale, shift, epsilon)
+
+    nodes.__name__ = f"convolution_before_{norm.__name__}"
+    return Pattern(nodes)
 
 
 def on_tensor_cores(blocks: int, warps: int, prefer: Condition | None = None) -> Variant:
@@ -143,7 +149,7 @@ KERNEL = Kernel(
         on_tensor_cores(8, 16),
         DIRECT,
     ),
-    patterns=(Pattern(nodes),),
+    patterns=tuple(map(before, WAYS)),
     reference=reference,
     examples=(
         {"n": 1, "group": 8, "h": 3, "w": 5},

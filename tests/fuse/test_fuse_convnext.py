@@ -147,6 +147,34 @@ def test_a_norm_of_channels_takes_both_transpositions() -> None:
         taken(model_of(*nodes, node("Identity", "normal", "z"), output=PIXELS), NORM)
 
 
+def norm_of_nodes() -> list[onnx.NodeProto]:
+    """Return the norm of pixels as it was written before opset 17."""
+    return [
+        node("ReduceMean", "pixels", "mean", axes=[-1]),
+        node("Sub", "pixels mean", "distance"),
+        node("Pow", "distance two", "square"),
+        node("ReduceMean", "square", "variance", axes=[-1]),
+        node("Add", "variance epsilon", "above_zero"),
+        node("Sqrt", "above_zero", "deviation"),
+        node("Div", "distance deviation", "quotient"),
+        node("Mul", "quotient scale", "product_of_norm"),
+        node("Add", "product_of_norm shift", "normal"),
+    ]
+
+
+@pytest.mark.parametrize("opset", [12, 14])
+def test_norms_as_they_were_written_before_opset_17(opset: int) -> None:
+    begin = [*depthwise()[:2], *norm_of_nodes()]
+    of_maps = [node("Transpose", "x", "pixels", perm=LAST), *norm_of_nodes()]
+    block = model_of(*begin, *dense("z"), output=MAPS)
+    norm = model_of(*of_maps, node("Transpose", "normal", "z", perm=FIRST), output=MAPS)
+    for model in (block, norm):
+        model.opset_import[0].version = opset
+        onnx.checker.check_model(model, full_check=True)
+    assert taken(block, DEPTHWISE, DENSE) == {DEPTHWISE: 1, DENSE: 1}
+    assert taken(norm, NORM) == {NORM: 1}
+
+
 def written_out(*, axis: int = 1, square: str = "Pow", factor: str = "factor") -> list[onnx.NodeProto]:
     """Return the norm of transformers' ConvNeXt, as torch's exporters write it."""
     return [
