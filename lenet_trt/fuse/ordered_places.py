@@ -12,6 +12,7 @@ from lenet_trt.fuse.dense_pixels import with_dense_pixels
 from lenet_trt.fuse.joined_layers import with_joined_layers
 from lenet_trt.fuse.match import Match
 from lenet_trt.fuse.normal_form import attention_form, plain_form
+from lenet_trt.fuse.norms_of_sums import with_norms_of_sums
 from lenet_trt.fuse.places import Place, chosen, find_places, nodes_of
 from lenet_trt.fuse.row_order import with_rows_in_order
 from lenet_trt.fuse.working_copy import WorkingGraph
@@ -36,6 +37,9 @@ def places_in_order(
     ``usual``: sizes of open axes at which ``claims_on`` says which kernels are chosen; the places are for all sizes.
     """
     plain = plain_form(model)
+    exchanged = with_norms_of_sums(model, plain)
+    if exchanged is not model:
+        model, plain = exchanged, plain_form(exchanged)
     claims_on_places = None if usual else claims_on
     changed, written = with_dense_pixels(model, plain)
     if written:
