@@ -249,8 +249,7 @@ def _without_sizes(
     """Hide the size of inputs that fit one branch alone from shape inference, which looks at all branches.
 
     What is added to a convolution has another size where the stride is another, and packed weights have one where the
-    filters are larger. Returns the nodes before the choice,
-    and the bodies that read their values.
+    filters are larger. Returns the nodes before the choice, and the bodies that read their values.
     """
     op = NodeBuilder("sizeless_", opset)
     names = {}

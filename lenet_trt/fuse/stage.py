@@ -70,7 +70,8 @@ def fuse(
     if plugins == "auto":
         claims_on = architectures_here() if architectures is None else architectures
     # TensorRT has kernels for attention in halves too: it is written out only where plugins take all of it.
-    narrow, all_written = written_out(model), written_out(model, halves=True)
+    narrow = written_out(model)
+    all_written = written_out(narrow, halves=True)
     of_halves = _products(all_written) - _products(narrow)
     found = _found(all_written, model, kernels, claims_on, usual) if of_halves else None
     if found is None or not of_halves.isdisjoint(_products(found[0].model)):

@@ -58,13 +58,11 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     known = onnx.shape_inference.infer_shapes(_without_large_weights(model)).graph
     copied = onnx.ModelProto()
     copied.CopyFrom(model)
-    for typed in ("node", "output", "value_info"):
-        del getattr(copied.graph, typed)[:]
-        getattr(copied.graph, typed).extend(getattr(known, typed))
     weights = {tensor.name for tensor in copied.graph.initializer}
-    said = [value for value in copied.graph.value_info if value.name in weights]
-    for value in said:
-        copied.graph.value_info.remove(value)
+    values = [value for value in known.value_info if value.name not in weights]
+    for field, typed in (("node", known.node), ("output", known.output), ("value_info", values)):
+        del getattr(copied.graph, field)[:]
+        getattr(copied.graph, field).extend(typed)
     return copied
 
 

@@ -207,9 +207,19 @@ def engine_times(run: Run, tool: Trtexec) -> list[float]:
     """
     path = export_paths(run.exports)["exportTimes"]
     _run(_command(tool, run, f"exportTimes={path}"), tool, [path])
+    return exported_times(run)
+
+
+def exported_times(run: Run) -> list[float]:
+    """Return the microseconds of each inference on the GPU, of a run that has exported them.
+
+    Raises:
+        LenetTrtError: the file has no times.
+    """
+    path = export_paths(run.exports)["exportTimes"]
     exports = read_trtexec(path.read_text(encoding="utf-8"), path.name)
     if exports is None:
-        raise LenetTrtError(f"{tool} wrote no times into {path.name}")
+        raise LenetTrtError(f"{path} has no times: run the engine again")
     return [time.compute_ms * 1e3 for time in exports[1].times]
 
 

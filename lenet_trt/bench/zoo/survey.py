@@ -37,10 +37,9 @@ from lenet_trt.floors.work import network_of
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.precision import convert
-from lenet_trt.profile.trtexec import Run, Trtexec, export_paths, find_trtexec, traced_engine
+from lenet_trt.profile.trtexec import Run, Trtexec, exported_times, find_trtexec, traced_engine
 from lenet_trt.roofline.stage import roofline
 from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY
-from lenet_trt.trace.readers.trtexec_exports import read_trtexec
 from lenet_trt.trace.timeline import Timeline, save
 from lenet_trt.trace.traced_model import of_model
 
@@ -250,10 +249,7 @@ class _Traced:
             LenetTrtError: trtexec did not run it.
         """
         self.timeline = traced_engine(self._how, self._tool)
-        file = export_paths(self._how.exports)["exportTimes"]
-        exports = read_trtexec(file.read_text(encoding="utf-8"), file.name)
-        assert exports is not None
-        self.times_us += [time.compute_ms * 1e3 for time in exports[1].times]
+        self.times_us += exported_times(self._how)
 
 
 def _run_in_turns(engines: dict[str, _Traced | LenetTrtError], turns: int) -> None:
