@@ -29,15 +29,28 @@ __host__ __device__ constexpr bool is_launched(const char* name, const char* ent
 
 // ---- kernels that follow each other --------------------------------------------------------------------------------------
 
-// The first statement of a kernel that may be launched before the one in front of it has ended (programmatic dependent launch, sm_90):
-// waits for that kernel's end and for all that it wrote. Nothing may touch a tensor before it. In a usual launch it does nothing.
-// It does not allow the next launch earlier than at the end of the blocks: blocks that wait beside others took up to 8% longer, since
-// they lie where there happens to be room, several on one multiprocessor and none on others.
+// A kernel may be launched before the one in front of it has ended (programmatic dependent launch, sm_90). In a usual launch these do nothing.
+
+// Waits for the end of the kernel in front, and for all that it wrote. It is the first statement of most kernels. Before it a kernel may begin bulk
+// copies of weights, which no kernel writes, and touch no other tensor.
 __device__ __forceinline__ void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+
+// Allows the next launch now, and not only when all blocks have ended; a kernel calls it behind its wait. It pays where the next kernel copies its
+// weights meanwhile. Blocks that only wait took up to 8% longer: they lie where there happens to be room, several on one multiprocessor and none
+// on others.
+__device__ __forceinline__ void allow_next_kernel() {
+#if __CUDA_ARCH__ == 900  // no kernel copies weights so on another architecture
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Kernels between dense layers allow the next launch with up to so many rows. These are two tiles of a dense layer by wgmma: its blocks then divide the
+// inputs, and copy weights before they wait (linear/by_wgmma.cuh), also with 3072 outputs. With more rows most do not.
+constexpr int kFewRows = 256;
 
 // ---- integers, lanes ---------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from lenet_trt.cuda.nvrtc import INSTALL, Compiler, ask_nvrtc, bindings, check, chosen_file, compiler, loaded_compiler
+from lenet_trt.cuda.waits import waits_before_memory
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import cache_dir, keep, sealed, unsealed
 from lenet_trt.kernel.bind import Specialized
@@ -28,14 +29,7 @@ from lenet_trt.kernel.dims import Constant
 from lenet_trt.kernel.registry import plugins_dir
 from lenet_trt.kernel.variants import Variant
 
-_KEPT_AS = "2"  # the format of a kept module: a byte that says whether it waits, and the image
-_TOUCHES_MEMORY = re.compile(
-    r"(?:^|[;{])\s*(?:ldu?|st|atom|red|multimem|cp|prefetchu?|discard|applypriority|tex|tld4|su(?:ld|st|red)|call)\b"
-    r"(?!\.(?:param|shared)\b)",
-    re.MULTILINE,
-)
-# A predicate, a branch or a label: what follows does not always run.
-_BRANCHES = re.compile(r"(?:^|[;{])\s*(?:@|bra\b|brx\b|[$\w]+:)", re.MULTILINE)
+_KEPT_AS = "3"  # the format of a kept module: a byte that says whether it waits, and the image
 
 
 @dataclass(frozen=True)
@@ -267,16 +261,9 @@ def _run_nvrtc(kernel: Kernel, variant: Variant, options: tuple[str, ...], suffi
     marker = f".entry {entry}(".encode()
     if marker not in ptx:
         raise LenetTrtError(f'{kernel.source_dir / variant.source} defines no extern "C" __global__ function {entry}')
-    return image, waits_before_memory(ptx.partition(marker)[2].partition(b".entry ")[0].decode())
-
-
-def waits_before_memory(ptx: str) -> bool:
-    """Return whether a function always waits for the kernel before it, and touches no memory before that.
-
-    Its parameters and the block's own shared memory do not count. After a branch the order of the text says nothing.
-    """
-    before, wait, _ = ptx.partition("griddepcontrol.wait;")
-    return bool(wait) and not _BRANCHES.search(before) and not _TOUCHES_MEMORY.search(before)
+    body = ptx.partition(marker)[2].partition(b"\n{\n")[2].partition(b"\n}\n")[0].decode()
+    weights = {f"{entry}_param_{number}" for number, tensor in enumerate(kernel.inputs) if tensor.weight}
+    return image, waits_before_memory(body, weights)
 
 
 @contextlib.contextmanager

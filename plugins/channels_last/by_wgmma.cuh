@@ -7,7 +7,8 @@
 //
 // Roles. A block stays and takes tile after tile. Its first warpgroup lets the stages be filled (loads.cuh), the two others multiply. Where
 // tiles are few, the blocks of a cluster divide the channels of one: each leaves its sums in its shared memory, adds up some pixels of all,
-// in the same order always, and finishes these.
+// in the same order always, and finishes these. Such a block begins to copy the filters of its first steps before the kernel in front has ended,
+// and allows the next launch when it has.
 #pragma once
 
 #include "channels_last/finish.cuh"
@@ -127,10 +128,18 @@ __device__ __forceinline__ void multiply_together(const Ring<Plan>& ring, const 
 
 template <typename Plan, bool kAdds>
 __device__ __forceinline__ void channels_last_by_wgmma(unsigned char* memory, const Tensors& tensors) {
+  if constexpr (Plan::kAhead == 0) wait_for_previous_kernel();
   const Ring<Plan> ring(memory);
-  if (threadIdx.x == 0) ring.init();
+  if (threadIdx.x == 0) {
+    ring.init();
+    if constexpr (Plan::kAhead > 0) Loader<Plan>(tensors).begin_ahead(ring);
+  }
   if constexpr (kMapped && kWholeImages) clear_last_row(ring);
   __syncthreads();
+  if constexpr (Plan::kAhead > 0) {
+    wait_for_previous_kernel();
+    allow_next_kernel();
+  }
   in_roles<kLoadRegisters>([&] { Loader<Plan>(tensors).run(ring); },
                            [&] {
                              if constexpr (Plan::kSplits == 1) {

@@ -15,7 +15,6 @@
       entry(const T* __restrict__ x, OTHER_PARAMETER const T* __restrict__ filters, const T* __restrict__ bias,  \
             int n, T* __restrict__ y MAP_PARAMETERS) {                                                           \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                \
-    wait_for_previous_kernel();                                                                                  \
     extern __shared__ __align__(kSwizzleAlign) unsigned char shared[];                                           \
     channels_last_by_wgmma<Plan<splits>, ADDS>(shared, {x, OTHER, filters, bias, n, y MAP_ARGUMENTS});           \
   }

@@ -20,6 +20,7 @@ template <typename Plan>
 struct Loader {
   static constexpr int kPixelsAtOnce = kRole / kEights, kUnits = ceil_div(kBorder, kPixelsAtOnce);
   static_assert(kPixelsAtOnce * kPixelBytes % kSwizzleAlign == 0);  // a thread's units are swizzled alike
+  static constexpr unsigned kStepBytes = (kMapped ? kBoxPixels * kPixelBytes : 0) + Plan::kFilterBytes;  // that one thread asks for
 
   const Tensors& tensors;
   const int eight = threadIdx.x % kEights, first_pixel = threadIdx.x / kEights;
@@ -54,9 +55,30 @@ struct Loader {
     }
   }
 
+  __device__ __forceinline__ void prefetch_maps() const {
+    if constexpr (kMapped) prefetch_map(tensors.map_of_x);
+    if constexpr (kMapped && kJoined > 0) prefetch_map(tensors.map_of_other);
+  }
+
   __device__ __forceinline__ void copy_box(unsigned stage, const Place& place, int step, unsigned full) const {
     const int row = (kWholeTiles ? place.row % kImageRows : 0) - kPad;
     begin_step_copy(stage, tensors, place.row / kImageRows, row, place.column - kPad, step, full);
+  }
+
+  __device__ __forceinline__ void begin_filters(unsigned stage, const Place& place, int step, unsigned full) const {
+    begin_bulk_copy(stage + Plan::kXBytes, tensors.filters + (place.block * kSteps + step) * kOfStep, Plan::kFilterBytes, full);
+  }
+
+  // What one thread does before it waits for the kernel in front: the first steps of the block's only tile get their filters.
+  __device__ __forceinline__ void begin_ahead(const Ring<Plan>& ring) const {
+    prefetch_maps();
+    const Place place(blockIdx.x / Plan::kSplits);
+    const int first = Plan::first_step(blockIdx.x % Plan::kSplits);
+#pragma unroll
+    for (int i = 0; i < Plan::kAhead; ++i) {
+      expect_bytes(ring.full(i), kStepBytes);
+      begin_filters(ring.address + i * Plan::kStageBytes, place, first + i, ring.full(i));
+    }
   }
 
   __device__ __forceinline__ void run(const Ring<Plan>& ring) {
@@ -64,8 +86,7 @@ struct Loader {
     Turn<Plan> turn;
     if constexpr (kMapped) {
       if (threadIdx.x != 0) return;
-      prefetch_map(tensors.map_of_x);
-      if constexpr (kJoined > 0) prefetch_map(tensors.map_of_other);
+      if constexpr (Plan::kAhead == 0) prefetch_maps();
     }
 #pragma unroll 1
     for (int tile = blockIdx.x / Plan::kSplits; tile < tiles_of(tensors.n); tile += gridDim.x / Plan::kSplits) {
@@ -76,9 +97,10 @@ struct Loader {
         const unsigned stage = ring.address + turn.stage * Plan::kStageBytes, full = ring.full(turn.stage);
         wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
         if (threadIdx.x == 0) {
-          expect_bytes(full, (kMapped ? kBoxPixels * kPixelBytes : 0) + Plan::kFilterBytes);
+          const bool ahead = Plan::kAhead > 0 && step < first + Plan::kAhead;
+          if (!ahead) expect_bytes(full, kStepBytes);
           if constexpr (kMapped) copy_box(stage, place, step, full);
-          begin_bulk_copy(stage + Plan::kXBytes, tensors.filters + (place.block * kSteps + step) * kOfStep, Plan::kFilterBytes, full);
+          if (!ahead) begin_filters(stage, place, step, full);
         }
         if constexpr (!kMapped) {
           copy_x(stage, step);

@@ -54,6 +54,8 @@ struct Plan {
   static constexpr unsigned kXBytes = ceil_div(kBorder * kPixelBytes, kSwizzleAlign) * kSwizzleAlign, kFilterBytes = kOfStep * 2;
   static constexpr unsigned kStageBytes = kXBytes + kFilterBytes;
   static constexpr int kStages = 4;
+  // Steps whose filters are copied before the kernel in front has ended; each of the blocks that divide the channels has as many.
+  static constexpr int kAhead = kSplits > 1 ? smaller(kStages, kSteps / kSplits) : 0;
   // Behind the stages, outputs on their way, where a block computes them alone.
   static constexpr unsigned kStored = kStages * (kStageBytes + 16 /* barriers */);
   static constexpr unsigned kSharedBytes = kStored + (kSplits == 1 ? kTilePixels * kPixelPitch * 2 : 0);

@@ -2,7 +2,8 @@
 //
 // Mapping: a block stays and takes tile after tile (tile.cuh). One warpgroup lets the stages be copied, as the kernel says; two multiply, and finish
 // the tile. Where tiles are few, the blocks of a cluster divide the inputs of one: each leaves its sums in its shared memory, adds up some rows
-// of all, in the same order always, and finishes these.
+// of all, in the same order always, and finishes these. Such a block begins to copy the weights of its first steps before the kernel in front has
+// ended, and allows the next launch when it has.
 // Bytes: x once for each tile across the outputs and the weights once for each 128 rows, from L2; y once.
 #pragma once
 
@@ -14,6 +15,43 @@
 constexpr int kMultipliers = 2 * kRole;
 constexpr int kLoadRegisters = 40;  // of a thread
 
+// Says how many bytes come to a stage: those of x, where a box has them, and those of weights.
+template <typename Plan>
+__device__ __forceinline__ void expect_stage(unsigned full, unsigned weight_bytes) {
+  expect_bytes(full, (kMapped ? kTileRows * Plan::kPitch * sizeof(T) : 0) + weight_bytes);
+}
+
+// The bytes of a chunk's weights, hi or lo, for the tile that begins at this column.
+template <typename Plan>
+__device__ __forceinline__ unsigned weight_bytes(int column) {
+  return (Plan::kFull ? Plan::kColumns : smaller(Plan::kColumns, kOutputs - column)) / kEight * kOfEight * 2;
+}
+
+// Begins to copy the weights of a step to a stage.
+template <typename Plan, typename Layer>
+__device__ __forceinline__ void begin_weights(const Ring<Plan>& ring, const Layer& layer, unsigned stage, unsigned full, int column, int step,
+                                              unsigned bytes) {
+#pragma unroll
+  for (int i = 0; i < Plan::kChunks * kParts; ++i) {
+    const auto* from = layer.weights + ((step * Plan::kChunks * kParts + i) * kOfAll + column / kEight * kOfEight);
+    begin_bulk_copy(ring.address + Plan::weights_at(stage, step) + i * Plan::kWeightBytes, from, bytes, full);
+  }
+}
+
+// What one thread does before it waits for the kernel in front: the first steps of the block's only tile get their weights.
+template <typename Plan, typename Layer>
+__device__ __forceinline__ void begin_ahead(const Ring<Plan>& ring, const Layer& layer) {
+  if constexpr (kMapped) prefetch_map(layer.map);
+  const Share<Plan> share;
+  const int column = Plan::place(share.tile).column;
+  const unsigned bytes = weight_bytes<Plan>(column);
+#pragma unroll
+  for (int i = 0; i < Plan::kAhead; ++i) {
+    expect_stage<Plan>(ring.full(i), Plan::kChunks * kParts * bytes);
+    begin_weights(ring, layer, i * Plan::kStageBytes, ring.full(i), column, share.first + i, bytes);
+  }
+}
+
 // Thread `thread` of those that fill the stages; with a tensor map of x the first one does it alone: the layer's begin_box asks for a box.
 template <typename Plan, typename Layer>
 __device__ __forceinline__ void fill_stages(const Ring<Plan>& ring, Layer& layer, int thread) {
@@ -22,27 +60,22 @@ __device__ __forceinline__ void fill_stages(const Ring<Plan>& ring, Layer& layer
   bool copies_weights = true;
   if constexpr (kMapped) {
     if (thread != 0) return;
-    prefetch_map(layer.map);
+    if constexpr (Plan::kAhead == 0) prefetch_map(layer.map);
   }
 #pragma unroll 1
   for (; share.tile < Plan::tiles(layer.n); share.advance()) {
     const Place place = Plan::place(share.tile);
-    const unsigned bytes = (Plan::kFull ? Plan::kColumns : smaller(Plan::kColumns, kOutputs - place.column)) / kEight * kOfEight * 2;
+    const unsigned bytes = weight_bytes<Plan>(place.column);
 #pragma unroll 1
     for (int step = share.first; step < share.last; ++step) {
       const unsigned stage = turn.stage * Plan::kStageBytes, full = ring.full(turn.stage);
       wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
+      const bool ahead = Plan::kAhead > 0 && step < share.first + Plan::kAhead;
       if (thread == 0) {
-        expect_bytes(full, (kMapped ? kTileRows * Plan::kPitch * sizeof(T) : 0) + (copies_weights ? Plan::kChunks * kParts * bytes : 0));
+        if (!ahead) expect_stage<Plan>(full, copies_weights ? Plan::kChunks * kParts * bytes : 0);
         if constexpr (kMapped) layer.template begin_box<Plan>(ring.address + stage, place.row, step, full);
       }
-      if (thread == 0 && copies_weights) {
-#pragma unroll
-        for (int i = 0; i < Plan::kChunks * kParts; ++i) {
-          const auto* from = layer.weights + ((step * Plan::kChunks * kParts + i) * kOfAll + place.column / kEight * kOfEight);
-          begin_bulk_copy(ring.address + Plan::weights_at(stage, step) + i * Plan::kWeightBytes, from, bytes, full);
-        }
-      }
+      if (thread == 0 && copies_weights && !ahead) begin_weights(ring, layer, stage, full, place.column, step, bytes);
       if constexpr (!kMapped) {
         layer.template begin_copy<Plan>(ring.address, stage, place.row, step, thread);
         arrive_with_copies(full);
@@ -102,9 +135,17 @@ __device__ __forceinline__ void finish_together(const Ring<Plan>& ring, const La
 // a thread that copies may keep in it what it knows of a tile.
 template <typename Plan, typename Layer>
 __device__ __forceinline__ void dense_by_wgmma(unsigned char* memory, Layer layer) {
+  if constexpr (Plan::kAhead == 0) wait_for_previous_kernel();
   const Ring<Plan> ring(memory);
-  if (threadIdx.x == 0) ring.init();
+  if (threadIdx.x == 0) {
+    ring.init();
+    if constexpr (Plan::kAhead > 0) begin_ahead(ring, layer);
+  }
   __syncthreads();
+  if constexpr (Plan::kAhead > 0) {
+    wait_for_previous_kernel();
+    allow_next_kernel();
+  }
   in_roles<kLoadRegisters>([&] { fill_stages(ring, layer, threadIdx.x); },
                            [&] { multiply_tiles(ring, layer, static_cast<int>(threadIdx.x) - kRole); });
 }

@@ -33,6 +33,8 @@ struct Plan {
   static constexpr int kSumPitch = kColumns + 8;                 // lanes that store sums at once have different banks
   static constexpr int kChunks = kSplits == 1 && kAllChunks % 2 == 0 ? 2 : 1, kStages = (kMostColumns == 128 ? 6 : 8) / kChunks;
   static constexpr int kDepth = kChunks * kChunk, kSteps = kAllChunks / kChunks;
+  // Steps whose weights are copied before the kernel in front has ended; each of the blocks that divide the inputs has as many.
+  static constexpr int kAhead = kSplits > 1 ? smaller(kStages, kSteps / kSplits) : 0;
   // Of a row of x: threads that use neighbouring ones have different banks. Rows by a map need no padding; its room stays, so that
   // both are launched with the same shared memory.
   static constexpr int kPaddedPitch = kDepth + 8, kPitch = kMapped ? kDepth : kPaddedPitch;

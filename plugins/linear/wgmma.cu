@@ -46,7 +46,6 @@ struct Arguments {
       entry(const T* __restrict__ x, const __half* __restrict__ weights, const T* __restrict__ scales, const T* __restrict__ bias, int n, \
             T* __restrict__ y) {                                                                                                           \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                                          \
-    wait_for_previous_kernel();                                                                                                            \
     extern __shared__ __align__(128) unsigned char shared[];                                                                               \
     dense_by_wgmma<Plan<splits>>(shared, Arguments{x, weights, scales, bias, n, y});                                                       \
   }

@@ -23,7 +23,6 @@ using OutputPlan = Plan<kSplits, kMostColumns, 16, false, kSplits == 1 ? kTileRo
       entry(const T* __restrict__ x OTHER_PARAMETER, const T* __restrict__ weights, const T* __restrict__ bias, int rows, T* __restrict__ y \
             MAP_PARAMETERS) {                                                                                                               \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                                           \
-    wait_for_previous_kernel();                                                                                                             \
     extern __shared__ __align__(kStagesAlign) unsigned char shared[];                                                                       \
     dense_by_wgmma<OutputPlan<Arguments, columns, splits>>(shared, Arguments{x, weights, bias, rows, y OTHER_ARGUMENT MAP_ARGUMENTS});      \
   }

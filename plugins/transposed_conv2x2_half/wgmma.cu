@@ -68,7 +68,6 @@ using SquarePlan = Plan<1, kMostColumns, kOrdered, kWeightsStay>;
   extern "C" __global__ void __launch_bounds__(kWgmmaThreads, 1)                                                                           \
       entry(const T* __restrict__ x, const T* __restrict__ weights, const T* __restrict__ bias, int n, T* __restrict__ y MAP_PARAMETERS) { \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                                          \
-    wait_for_previous_kernel();                                                                                                            \
     extern __shared__ __align__(kStagesAlign) unsigned char shared[];                                                                      \
     dense_by_wgmma<SquarePlan<columns, stays>>(shared, Rows<Squares>{{{x, weights, bias, n, y}} MAP_ARGUMENTS});                           \
   }

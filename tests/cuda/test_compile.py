@@ -132,29 +132,6 @@ def newest(kernel: Kernel) -> tuple[Specialized, Variant]:
     )
 
 
-@pytest.mark.parametrize(
-    ("body", "waits"),
-    [
-        (
-            "ld.param.u64 %rd1, [x];\n\tst.shared.u32 [%r1], %r2;\n\tgriddepcontrol.wait;\n\tld.f32 %f1, [%rd1];",
-            True,
-        ),
-        ("ld.global.nc.f32 %f1, [%rd1];\n\tgriddepcontrol.wait;", False),
-        ("@%p1 st.f32 [%rd1], %f1;\n\tgriddepcontrol.wait;", False),
-        ("cp.async.ca.shared.global [%r1], [%rd1], 16;\n\tgriddepcontrol.wait;", False),
-        ("{ .reg .f32 f; ld.global.f32 f, [%rd1]; }\n\tgriddepcontrol.wait;", False),
-        ("discard.global.L2 [%rd1], 128;\n\tgriddepcontrol.wait;", False),
-        ("prefetchu.L1 [%rd1];\n\tgriddepcontrol.wait;", False),
-        ("@%p1 griddepcontrol.wait;\n\tld.f32 %f1, [%rd1];", False),
-        ("@%p1 bra $L__BB0_2;\n\tgriddepcontrol.wait;\n$L__BB0_2:\n\tld.f32 %f1, [%rd1];", False),
-        ("$L__BB0_1:\n\tgriddepcontrol.wait;", False),
-        ("ld.global.f32 %f1, [%rd1];", False),
-    ],
-)
-def test_a_kernel_waits_where_no_memory_is_touched_before(body: str, waits: bool) -> None:
-    assert compiling.waits_before_memory(f"\n{{\n\t{body}\n\tret;\n}}\n") == waits
-
-
 def test_whether_a_kernel_waits_is_kept(scale: Kernel) -> None:
     specialized, variant = first_of(scale)
     for target, waits in (("sm_90", True), ("compute_90", True), ("sm_86", False)):

@@ -36,6 +36,8 @@ constexpr int larger(int a, int b) { return a < b ? b : a; }
 constexpr int divisor_of(int extent) { return extent % 4 == 0 ? 4 : extent % 2 == 0 ? 2 : 1; }
 constexpr unsigned kAllLanes = 0xffffffffu;
 inline void wait_for_previous_kernel() {}
+inline void allow_next_kernel() {}
+constexpr int kFewRows = 256;
 
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(16) int4 { int x, y, z, w; };
