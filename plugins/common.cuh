@@ -48,9 +48,13 @@ __device__ __forceinline__ void allow_next_kernel() {
 #endif
 }
 
-// Kernels between dense layers allow the next launch with up to so many rows. These are two tiles of a dense layer by wgmma: its blocks then divide the
-// inputs, and copy weights before they wait (linear/by_wgmma.cuh), also with 3072 outputs. With more rows most do not.
-constexpr int kFewRows = 256;
+// Whether rows are so few that early launches pay. In a transformer the layers around a tensor of so many numbers, with up to four times as many
+// outputs, have so few tiles by wgmma that blocks divide their inputs, and these copy weights before they wait (linear/by_wgmma.cuh).
+constexpr int kFewNumbers = 1 << 18;
+template <int kFeatures>
+__device__ __forceinline__ bool are_few(int rows) {
+  return rows <= kFewNumbers / kFeatures;
+}
 
 // ---- integers, lanes ---------------------------------------------------------------------------------------------------
 

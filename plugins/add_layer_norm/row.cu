@@ -13,6 +13,6 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
     add_layer_norm_row(const T* __restrict__ x, const T* __restrict__ other, const T* __restrict__ scale,
                           const T* __restrict__ bias, int rows, T* __restrict__ y, T* __restrict__ sum) {
   wait_for_previous_kernel();
-  if (rows <= kFewRows) allow_next_kernel();
+  if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
   layer_norm::row_in_registers<LAUNCH_THREADS>(x, layer_norm::Residual{other, sum}, scale, bias, y);
 }

@@ -153,7 +153,7 @@ __device__ __forceinline__ void attention_by_tensor_cores(unsigned char* shared,
   using Operands = ::Operands<T, Team, typename Layer::Rows>;
   constexpr int kRows = Tile<Team>::kRows;
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  if (static_cast<int>(gridDim.x) <= kFewRows / kRows * layer.heads) allow_next_kernel();  // the rows of all images are few
+  if (are_few<kRows * kDepth>(gridDim.x)) allow_next_kernel();
   const auto [image, head, first_row] = Part(layer, blockIdx.x, kRows);
   const int row = first_row + warp * 16 + g;  // the lane has it and the one 8 further
   const typename Layer::Mask::Row mask[2] = {layer.mask.row(image, head, smaller(row, layer.m - 1)),

@@ -37,7 +37,7 @@ __device__ __forceinline__ void attention_by_divided_keys(unsigned char* shared,
   using Operands = ::Operands<T, WarpTeam, typename Layer::Rows>;
   constexpr int kWarps = kThreads / 32, kOfWarp = Tile<WarpTeam>::kSharedBytes;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (static_cast<int>(gridDim.x) <= kFewRows / kQueries * layer.heads) allow_next_kernel();  // the rows of all images are few
+  if (are_few<kQueries * kDepth>(gridDim.x)) allow_next_kernel();
   const auto [image, head, first_row] = Part(layer, blockIdx.x, kQueries);
   const int query = first_row + lane / 4;
   const typename Layer::Mask::Row mask[2] = {layer.mask.row(image, head, smaller(query, layer.m - 1)),

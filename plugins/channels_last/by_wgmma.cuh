@@ -7,8 +7,8 @@
 //
 // Roles. A block stays and takes tile after tile. Its first warpgroup lets the stages be filled (loads.cuh), the two others multiply. Where
 // tiles are few, the blocks of a cluster divide the channels of one: each leaves its sums in its shared memory, adds up some pixels of all,
-// in the same order always, and finishes these. Such a block begins to copy the filters of its first steps before the kernel in front has ended,
-// and allows the next launch when it has.
+// in the same order always, and finishes these. Where pixels are few, such a block begins to copy the filters of its first steps before the
+// kernel in front has ended, and allows the next launch when it has.
 #pragma once
 
 #include "channels_last/finish.cuh"
@@ -128,19 +128,21 @@ __device__ __forceinline__ void multiply_together(const Ring<Plan>& ring, const 
 
 template <typename Plan, bool kAdds>
 __device__ __forceinline__ void channels_last_by_wgmma(unsigned char* memory, const Tensors& tensors) {
-  if constexpr (Plan::kAhead == 0) wait_for_previous_kernel();
+  constexpr bool kCopiesAhead = Plan::kAhead > 0;
+  if constexpr (!kCopiesAhead) wait_for_previous_kernel();
   const Ring<Plan> ring(memory);
+  const bool few = kCopiesAhead && are_few<kHeight * kWidth * smaller(kOfX, kFilters)>(tensors.n);
   if (threadIdx.x == 0) {
     ring.init();
-    if constexpr (Plan::kAhead > 0) Loader<Plan>(tensors).begin_ahead(ring);
+    if (few) Loader<Plan>(tensors).begin_ahead(ring);
   }
   if constexpr (kMapped && kWholeImages) clear_last_row(ring);
   __syncthreads();
-  if constexpr (Plan::kAhead > 0) {
+  if constexpr (kCopiesAhead) {
     wait_for_previous_kernel();
-    allow_next_kernel();
+    if (few) allow_next_kernel();
   }
-  in_roles<kLoadRegisters>([&] { Loader<Plan>(tensors).run(ring); },
+  in_roles<kLoadRegisters>([&] { Loader<Plan>(tensors).run(ring, few); },
                            [&] {
                              if constexpr (Plan::kSplits == 1) {
                                multiply_tiles<Plan, kAdds>(ring, tensors);

@@ -81,12 +81,12 @@ struct Loader {
     }
   }
 
-  __device__ __forceinline__ void run(const Ring<Plan>& ring) {
+  __device__ __forceinline__ void run(const Ring<Plan>& ring, bool begun) {
     const int rank = blockIdx.x % Plan::kSplits, first = Plan::first_step(rank), last = Plan::first_step(rank + 1);
     Turn<Plan> turn;
     if constexpr (kMapped) {
       if (threadIdx.x != 0) return;
-      if constexpr (Plan::kAhead == 0) prefetch_maps();
+      if (!begun) prefetch_maps();
     }
 #pragma unroll 1
     for (int tile = blockIdx.x / Plan::kSplits; tile < tiles_of(tensors.n); tile += gridDim.x / Plan::kSplits) {
@@ -97,7 +97,7 @@ struct Loader {
         const unsigned stage = ring.address + turn.stage * Plan::kStageBytes, full = ring.full(turn.stage);
         wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
         if (threadIdx.x == 0) {
-          const bool ahead = Plan::kAhead > 0 && step < first + Plan::kAhead;
+          const bool ahead = begun && step < first + Plan::kAhead;
           if (!ahead) expect_bytes(full, kStepBytes);
           if constexpr (kMapped) copy_box(stage, place, step, full);
           if (!ahead) begin_filters(stage, place, step, full);

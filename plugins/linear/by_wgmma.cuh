@@ -2,8 +2,8 @@
 //
 // Mapping: a block stays and takes tile after tile (tile.cuh). One warpgroup lets the stages be copied, as the kernel says; two multiply, and finish
 // the tile. Where tiles are few, the blocks of a cluster divide the inputs of one: each leaves its sums in its shared memory, adds up some rows
-// of all, in the same order always, and finishes these. Such a block begins to copy the weights of its first steps before the kernel in front has
-// ended, and allows the next launch when it has.
+// of all, in the same order always, and finishes these. Where rows are few, such a block begins to copy the weights of its first steps before
+// the kernel in front has ended, and allows the next launch when it has.
 // Bytes: x once for each tile across the outputs and the weights once for each 128 rows, from L2; y once.
 #pragma once
 
@@ -52,15 +52,16 @@ __device__ __forceinline__ void begin_ahead(const Ring<Plan>& ring, const Layer&
   }
 }
 
-// Thread `thread` of those that fill the stages; with a tensor map of x the first one does it alone: the layer's begin_box asks for a box.
+// Thread `thread` of those that fill the stages; with a tensor map of x the first one does it alone: the layer's begin_box asks for a box. `begun`:
+// the first steps have their weights already.
 template <typename Plan, typename Layer>
-__device__ __forceinline__ void fill_stages(const Ring<Plan>& ring, Layer& layer, int thread) {
+__device__ __forceinline__ void fill_stages(const Ring<Plan>& ring, Layer& layer, int thread, bool begun) {
   Share<Plan> share;
   Turn<Plan> turn;
   bool copies_weights = true;
   if constexpr (kMapped) {
     if (thread != 0) return;
-    if constexpr (Plan::kAhead == 0) prefetch_map(layer.map);
+    if (!begun) prefetch_map(layer.map);
   }
 #pragma unroll 1
   for (; share.tile < Plan::tiles(layer.n); share.advance()) {
@@ -70,7 +71,7 @@ __device__ __forceinline__ void fill_stages(const Ring<Plan>& ring, Layer& layer
     for (int step = share.first; step < share.last; ++step) {
       const unsigned stage = turn.stage * Plan::kStageBytes, full = ring.full(turn.stage);
       wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
-      const bool ahead = Plan::kAhead > 0 && step < share.first + Plan::kAhead;
+      const bool ahead = begun && step < share.first + Plan::kAhead;
       if (thread == 0) {
         if (!ahead) expect_stage<Plan>(full, copies_weights ? Plan::kChunks * kParts * bytes : 0);
         if constexpr (kMapped) layer.template begin_box<Plan>(ring.address + stage, place.row, step, full);
@@ -135,17 +136,19 @@ __device__ __forceinline__ void finish_together(const Ring<Plan>& ring, const La
 // a thread that copies may keep in it what it knows of a tile.
 template <typename Plan, typename Layer>
 __device__ __forceinline__ void dense_by_wgmma(unsigned char* memory, Layer layer) {
-  if constexpr (Plan::kAhead == 0) wait_for_previous_kernel();
+  constexpr bool kCopiesAhead = Plan::kAhead > 0;
+  if constexpr (!kCopiesAhead) wait_for_previous_kernel();
   const Ring<Plan> ring(memory);
+  const bool few = kCopiesAhead && are_few<smaller(kInputs, kOutputs)>(layer.n);
   if (threadIdx.x == 0) {
     ring.init();
-    if constexpr (Plan::kAhead > 0) begin_ahead(ring, layer);
+    if (few) begin_ahead(ring, layer);
   }
   __syncthreads();
-  if constexpr (Plan::kAhead > 0) {
+  if constexpr (kCopiesAhead) {
     wait_for_previous_kernel();
-    allow_next_kernel();
+    if (few) allow_next_kernel();
   }
-  in_roles<kLoadRegisters>([&] { fill_stages(ring, layer, threadIdx.x); },
+  in_roles<kLoadRegisters>([&] { fill_stages(ring, layer, threadIdx.x, few); },
                            [&] { multiply_tiles(ring, layer, static_cast<int>(threadIdx.x) - kRole); });
 }

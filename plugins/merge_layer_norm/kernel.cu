@@ -16,6 +16,6 @@ extern "C" __global__ void __launch_bounds__(layer_norm::kThreads)
     merge_layer_norm_block(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, int rows, int width,
                            T* __restrict__ y) {
   wait_for_previous_kernel();
-  if (rows <= kFewRows) allow_next_kernel();
+  if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
   layer_norm::block_of_row(layer_norm::MergedRows{x, static_cast<unsigned>(width)}, layer_norm::NoResidual{}, scale, bias, y);
 }

@@ -14,7 +14,7 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
     merge_layer_norm_row(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, int rows, int width,
                          T* __restrict__ y) {
   wait_for_previous_kernel();
-  if (rows <= kFewRows) allow_next_kernel();
+  if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
   const layer_norm::MergedRows merged{x, static_cast<unsigned>(width)};
   layer_norm::row_in_registers<LAUNCH_THREADS>(merged, layer_norm::NoResidual{}, scale, bias, y);
 }
