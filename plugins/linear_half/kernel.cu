@@ -2,23 +2,9 @@
 //
 // x [n, I], weights (w, packed: linear/packed.cuh), bias [O], y [n, O].
 //
-// Mapping: a thread computes 8 neighbouring outputs of a row. Bytes: x and the weights from L1 or L2, once for each thread; y once.
+// Mapping: linear_half/direct.cuh. Bytes: x and the weights from L1 or L2, once for each thread; y once.
 #include "linear_half/layer.cuh"
 
-#include "linear_half/plain.cuh"
+#include "linear_half/direct.cuh"
 
-constexpr int kDirectThreads = 128;
-ASSERT_LAUNCH(linear_half_direct, kDirectThreads, 0);
-
-extern "C" __global__ void __launch_bounds__(kDirectThreads)
-    linear_half_direct(const T* __restrict__ x, const T* __restrict__ weights, const T* __restrict__ bias, int n, T* __restrict__ y) {
-  wait_for_previous_kernel();
-  constexpr int kEights = kOutputs / kEight;
-  const int unit = blockIdx.x * kDirectThreads + threadIdx.x, row = unit / kEights, first = unit % kEights * kEight;
-  if (row >= n) return;
-  const Layer layer{{x, weights, bias, n, y}};
-  const T* const of_x = layer.row(row);
-  float sums[kEight] = {};
-  plain_sums(sums, weights, first, [&](int input) { return load_vector<kEight>(of_x + input); });
-  layer.finish(sums, 0, row, first);
-}
+ENTRY_DIRECT(linear_half_direct)

@@ -1,10 +1,6 @@
-// The layer that linear_half is compiled for (linear/sizes.cuh), in fp16 or bfloat16, as its arguments have it.
+// The layer that linear_half is compiled for (linear/sizes.cuh).
 #pragma once
 
 #include "linear/sizes.cuh"
 
-#include "linear_half/outputs.cuh"
-
-struct Layer : Outputs {
-  __device__ __forceinline__ const T* row(int row) const { return x + static_cast<size_t>(row) * kInputs; }
-};
+#include "linear_half/rows_in_order.cuh"

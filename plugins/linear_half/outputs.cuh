@@ -1,4 +1,4 @@
-// The arguments of a dense layer in fp16 or bfloat16, but for where a row of x lies, and how sums become outputs. kAdds: other [n, O] is added behind
+// The arguments of a dense layer in fp16 or bfloat16, but for where a row of x lies, and how sums become outputs. kAdds: other [n, O] is added before
 // the activation.
 //
 // x, weights (w, packed: linear/packed.cuh), bias [O], y [n, O].
@@ -47,11 +47,7 @@ struct Outputs {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const float sum = sums[i] + to_float(of_bias.value[i]);
-      if constexpr (kAdds) {
-        outputs.value[i] = from_float<T>(activate<kActivation>(sum) + to_float(others.value[i]));
-      } else {
-        outputs.value[i] = activated<kActivation, T>(sum);
-      }
+      outputs.value[i] = activated<kActivation, T>(kAdds ? sum + to_float(others.value[i]) : sum);
     }
     store_vector(y + (static_cast<size_t>(row) * kOutputs + column), outputs);
   }

@@ -1,7 +1,8 @@
 // How the sums of a tile by wgmma become rows of outputs.
 //
 // A lane has pairs of neighbouring sums, of 8 rows in all lanes. Each warp writes its 16 rows to shared memory, 64 outputs at a time, and reads them
-// so that 8 lanes store 128 neighbouring bytes. There another tensor is added, if the layer adds one: outputs have been rounded before.
+// so that 8 lanes store 128 neighbouring bytes. There another tensor is added to sums that have been rounded, if the layer adds one, and then comes the
+// activation.
 #pragma once
 
 #include "linear/tile.cuh"
@@ -11,23 +12,24 @@
 constexpr int kStoredColumns = 64, kStoredPitch = kStoredColumns + kEight;  // 16 bytes more: rows that are written at once have different banks
 constexpr unsigned kStoredBytes = 16 * kStoredPitch * sizeof(T);            // of a warp
 
-// Adds to eight outputs.
-__device__ __forceinline__ Vector<T, kEight> sum_of(const Vector<T, kEight>& outputs, const Vector<T, kEight>& others) {
-  Vector<T, kEight> sums;
+// Makes eight outputs of sums, and of what is added to them.
+__device__ __forceinline__ Vector<T, kEight> with_others(const Vector<T, kEight>& sums, const Vector<T, kEight>& others) {
+  Vector<T, kEight> outputs;
 #pragma unroll
-  for (int i = 0; i < kEight; ++i) sums.value[i] = from_float<T>(to_float(outputs.value[i]) + to_float(others.value[i]));
-  return sums;
+  for (int i = 0; i < kEight; ++i) outputs.value[i] = activated<kActivation, T>(to_float(sums.value[i]) + to_float(others.value[i]));
+  return outputs;
 }
 
 template <typename Plan>
 struct StoredRows {
   static constexpr int kPairs = Plan::kColumns / kEight, kPairsAtOnce = kStoredColumns / kEight, kParts = ceil_div(kPairs, kPairsAtOnce);
+  static constexpr Activation kOfSums = kAdds ? Activation::kNone : kActivation;
   const Outputs& layer;
   T* const of_warp;
   const int first_row;  // of the warp, in a tile
   Place place;
   Vector<T, 2> biases[kPairs];
-  unsigned pairs[kPairs / 2][4];  // outputs: for 8 columns those of a lane's first and second row, then for the next 8; two in a register
+  unsigned pairs[kPairs / 2][4];  // outputs, or sums: for 8 columns those of a lane's first and second row, then for the next 8; two in a register
 
   // Nothing is stored before outputs are taken.
   __device__ __forceinline__ StoredRows(const Outputs& layer, unsigned char* memory, int warp)
@@ -48,7 +50,7 @@ struct StoredRows {
     for (int i = 0; i < Plan::kColumns / 4; ++i) {
       T pair[2];
 #pragma unroll
-      for (int e = 0; e < 2; ++e) pair[e] = activated<kActivation, T>(sums[2 * i + e] + to_float(biases[i / 2].value[e]));
+      for (int e = 0; e < 2; ++e) pair[e] = activated<kOfSums, T>(sums[2 * i + e] + to_float(biases[i / 2].value[e]));
       pairs[i / 4][i % 4] = pair_bits(pair[0], pair[1]);
     }
   }
@@ -76,7 +78,7 @@ struct StoredRows {
 #pragma unroll
     for (int i = 0; i < 16; i += 4) {
       if constexpr (kAdds) {
-        if (exists && row + i < end) store_vector(to + i * kOutputs, sum_of(load16(eights + i * kStoredPitch), others[i / 4]));
+        if (exists && row + i < end) store_vector(to + i * kOutputs, with_others(load16(eights + i * kStoredPitch), others[i / 4]));
       } else {
         if (exists && row + i < end) store_vector(to + i * kOutputs, load16(eights + i * kStoredPitch));
       }

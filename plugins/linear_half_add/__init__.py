@@ -14,7 +14,7 @@ from ..linear import reference as dense
 from ..linear.declaration import BIAS, HOPPER, Product, W
 from ..linear.packing import inputs_of_x, to_rows, weights_in_blocks
 from ..linear_half import ENOUGH, pack
-from ..windows.activation import ACTIVATION
+from ..windows.activation import ACTIVATION, ACTIVATIONS
 from ..windows.declaration import h, n, w
 
 PIXELS = n * h * w
@@ -24,8 +24,8 @@ LAYER = Product(PIXELS, inputs, outputs, extras=(PIXELS,), mapped=True)
 def reference(
     x: np.ndarray, other: np.ndarray, weights: np.ndarray, bias: np.ndarray, *, activation: str
 ) -> np.ndarray:
-    """Compute the layer, then put channels first, and add."""
-    return np.moveaxis(dense(x, weights, bias, activation=activation), -1, 1) + other
+    """Compute the layer, put channels first, add, then compute the activation."""
+    return ACTIVATIONS[activation](np.moveaxis(dense(x, weights, bias, activation="none"), -1, 1) + other)
 
 
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
@@ -51,7 +51,7 @@ def in_onnx(op: Any, x: Any, other: Any, w: Any, bias: Any) -> Any:
 
 KERNEL = Kernel(
     name="linear_half_add",
-    doc="y = Gemm(x, w, bias) + other for each pixel of channels-last maps, w [out, in], in fp16 and bf16",
+    doc="y = act(Gemm(x, w, bias) + other) for each pixel of channels-last maps, w [out, in], in fp16 and bf16",
     axes=(
         Axis("n", "images"),
         Axis("h", "height of an image"),

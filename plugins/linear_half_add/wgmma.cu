@@ -1,4 +1,4 @@
-// linear_half_add by wgmma, Hopper's own instruction for its tensor cores: y = act(x w^T + bias) + other for each pixel, in fp16 or bfloat16.
+// linear_half_add by wgmma, Hopper's own instruction for its tensor cores: y = act(x w^T + bias + other) for each pixel, in fp16 or bfloat16.
 //
 // x [n, H, W, I], other and y [n, H, W, O], weights (w, packed: linear/packed.cuh), bias [O].
 //
