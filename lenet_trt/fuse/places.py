@@ -104,7 +104,11 @@ class Place:
 
     def is_part_of(self, whole: Place) -> bool:
         """Return whether the same kernel would replace these nodes, or more of them, in ``whole``."""
-        return self.kernel is whole.kernel and self.match.origins <= whole.match.origins
+        return self.kernel is whole.kernel and self.is_within(whole)
+
+    def is_within(self, other: Place) -> bool:
+        """Return whether another place replaces the same nodes, or more of them."""
+        return self.match.origins <= other.match.origins
 
     def missing(self, taken: Set[int]) -> str | None:
         """Say why a place is not taken where plugins replace the nodes ``taken``; None: others replace its nodes."""
@@ -178,12 +182,15 @@ def _chosen(places: Iterable[Place]) -> list[Place]:
         places,
         key=lambda p: (-len(p.match.origins), -p.match.pattern.preference, p.rank, min(p.match.origins)),
     )
-    result = _apart(place for place in order if place.claimed)
-    others = _apart((place for place in order if not place.claimed), result)
-    result += places_beside([place for place in others if place.beside], result)
+    grouped = [place for place in order if place.grouped]
+    # A kernel with a packed layout leaves its nodes to a group that replaces them too: nothing is converted there.
+    waiting = [p for p in order if p.claimed and not p.kernel.is_linear and any(map(p.is_within, grouped))]
+    result = _apart(place for place in order if place.claimed and place not in waiting)
+    result += places_beside(_apart((place for place in order if place.beside), result), result)
     # TensorRT converts between a packed layout and a linear one, whichever layers have them.
     alike = [place for place in result if place.kernel.is_linear]
-    return result + places_in_groups([place for place in others if place.grouped and place not in result], alike)
+    result += places_in_groups(_apart(grouped, result), alike)
+    return result + _apart(waiting, result)
 
 
 def _apart(places: Iterable[Place], before: Sequence[Place] = ()) -> list[Place]:
