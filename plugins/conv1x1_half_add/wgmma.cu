@@ -1,0 +1,13 @@
+// conv1x1_half_add by wgmma, Hopper's own instruction for its tensor cores: y = act(w x + bias + other) for each pixel, in fp16 or bfloat16.
+//
+// x [n, H, W, C], weights (w, packed: linear/packed.cuh), bias [K], other and y [n, H, W, K].
+//
+// Mapping: linear_half/by_wgmma.cuh, with pixels as rows.
+// Bytes: x once for each tile across the filters and the weights once for each 128 pixels, from L2; y and other once.
+// What is known of it: docs/kernels/conv1x1_half.md.
+#define ADDS_OTHER
+#include "conv1x1_half/layer.cuh"
+
+#include "linear_half/wgmma_entries.cuh"
+
+ENTRIES_BY_WGMMA(conv1x1_half_add, Rows<Layer>)
