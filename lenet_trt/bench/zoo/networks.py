@@ -91,6 +91,7 @@ _VIT_SIZES = {"image_size": 224, "patch_size": 16, "num_layers": 12, "num_heads"
 _VIT_TINY = _made("torchvision.models", "VisionTransformer", "torchvision", **_VIT_SIZES)
 ZOO: tuple[ZooNetwork, ...] = (
     ZooNetwork("resnet18", "3x3 convolutions, residual sums", _vision("resnet18"), _IMAGES),
+    ZooNetwork("resnet50", "1x1 and 3x3 convolutions, residual sums", _vision("resnet50"), _IMAGES),
     ZooNetwork(
         "mobilenet_v3", "depthwise convolutions, squeeze and excite, Hardswish", _vision("mobilenet_v3_large"), _IMAGES
     ),
