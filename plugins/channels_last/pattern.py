@@ -1,4 +1,4 @@
-"""Define the nodes of a 3x3 convolution with a padding of one pixel, what can follow it, and a Concat before it."""
+"""Define the nodes of 3x3 convolutions with a padding of one pixel, and what can precede and follow them."""
 
 from __future__ import annotations
 
@@ -8,49 +8,27 @@ from typing import Any
 from lenet_trt.pattern import Pattern
 
 from ..windows.activation import NODES_IN_HALVES
+from ..windows.convolutions import patterns_in_halves, patterns_of_sums_in_halves
 from .declaration import PAD, SIZE
 
 Nodes = Callable[[Any, Any], Any]
-
-
-def _convolution(op: Any, x: Any, w: Any, bias: Any) -> Any:
-    return op.Conv(x, w, bias, kernel_shape=[SIZE, SIZE], pads=[PAD] * 4)
-
-
-def _followed_by(nodes: Nodes) -> Callable[..., Any]:
-    def graph(op: Any, x: Any, w: Any, bias: Any) -> Any:
-        return nodes(op, _convolution(op, x, w, bias))
-
-    return graph
-
-
-def _added(nodes: Nodes, conv_first: bool) -> Callable[..., Any]:
-    def graph(op: Any, x: Any, other: Any, w: Any, bias: Any) -> Any:
-        y = _convolution(op, x, w, bias)
-        return nodes(op, op.Add(y, other) if conv_first else op.Add(other, y))
-
-    return graph
+SIZES = {"kernel_shape": [SIZE, SIZE], "pads": [PAD] * 4}
 
 
 def _joined(nodes: Nodes) -> Callable[..., Any]:
     def graph(op: Any, x: Any, other: Any, w: Any, bias: Any) -> Any:
-        return nodes(op, _convolution(op, op.Concat(x, other, axis=1), w, bias))
+        return nodes(op, op.Conv(op.Concat(x, other, axis=1), w, bias, **SIZES))
 
     return graph
 
 
 def _shuffled(nodes: Nodes) -> Callable[..., Any]:
     def graph(op: Any, x: Any, w: Any, bias: Any) -> Any:
-        return op.DepthToSpace(nodes(op, _convolution(op, x, w, bias)), blocksize=2, mode="CRD")
+        return op.DepthToSpace(nodes(op, op.Conv(x, w, bias, **SIZES)), blocksize=2, mode="CRD")
 
     return graph
 
 
-PLAIN = tuple(Pattern(_followed_by(nodes), {"activation": name}) for name, nodes in NODES_IN_HALVES)
-ADDED = tuple(
-    Pattern(_added(nodes, conv_first), {"activation": name})
-    for name, nodes in NODES_IN_HALVES
-    for conv_first in (True, False)
-)
+PLAIN, ADDED = patterns_in_halves(**SIZES), patterns_of_sums_in_halves(**SIZES)
 JOINED = tuple(Pattern(_joined(nodes), {"activation": name}) for name, nodes in NODES_IN_HALVES)
 SHUFFLED = tuple(Pattern(_shuffled(nodes), {"activation": name}) for name, nodes in NODES_IN_HALVES)

@@ -6,7 +6,7 @@ from lenet_trt.kernel import Kernel
 
 from ..channels_last.declaration import COPIED_BY, OUTPUTS, X
 from ..pointwise.declaration import reference
-from ..pointwise.pattern import PLAIN
+from ..windows.convolutions import patterns_in_halves
 from .declaration import ATTRIBUTES, AXES, CLAIMS, EXAMPLES, FLOPS, PACKING, REQUIRES, TYPES, WEIGHTS, variants
 
 NAME = "conv1x1_half"
@@ -21,7 +21,7 @@ KERNEL = Kernel(
     requires=REQUIRES,
     packing=PACKING,
     variants=variants(NAME),
-    patterns=PLAIN,
+    patterns=patterns_in_halves(kernel_shape=[1, 1]),
     reference=reference,
     examples=EXAMPLES,
     claims=CLAIMS,

@@ -18,8 +18,8 @@ from ..conv1x1_half.declaration import (
     variants,
 )
 from ..pointwise.declaration import PIXELS, k
-from ..pointwise.pattern import ADDED
 from ..pointwise_conv_add import reference
+from ..windows.convolutions import patterns_of_sums_in_halves
 
 NAME = "conv1x1_half_add"
 KERNEL = Kernel(
@@ -33,7 +33,7 @@ KERNEL = Kernel(
     requires=REQUIRES,
     packing=PACKING,
     variants=variants(NAME),
-    patterns=ADDED,
+    patterns=patterns_of_sums_in_halves(kernel_shape=[1, 1]),
     reference=reference,
     examples=EXAMPLES,
     claims=CLAIMS,

@@ -17,7 +17,7 @@ from ..pointwise.declaration import (
     X,
     reference,
 )
-from ..pointwise.pattern import PLAIN
+from ..windows.convolutions import patterns_in_halves
 from ..windows.declaration import IN_FLOATS, IN_GROUPS
 
 KERNEL = Kernel(
@@ -32,7 +32,7 @@ KERNEL = Kernel(
     claims=(IN_FLOATS,),  # never: in a group alone
     in_groups=IN_GROUPS,
     variants=VARIANTS,
-    patterns=PLAIN,
+    patterns=patterns_in_halves(kernel_shape=[1, 1]),
     reference=reference,
     examples=EXAMPLES,
     flops=FLOPS,

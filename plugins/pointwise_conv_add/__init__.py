@@ -22,8 +22,8 @@ from ..pointwise.declaration import (
     k,
 )
 from ..pointwise.declaration import reference as convolution
-from ..pointwise.pattern import ADDED
 from ..windows.activation import ACTIVATIONS
+from ..windows.convolutions import patterns_of_sums_in_halves
 from ..windows.declaration import IN_FLOATS, IN_GROUPS
 
 
@@ -46,7 +46,7 @@ KERNEL = Kernel(
     claims=(IN_FLOATS,),  # never: in a group alone
     in_groups=IN_GROUPS,
     variants=VARIANTS,
-    patterns=ADDED,
+    patterns=patterns_of_sums_in_halves(kernel_shape=[1, 1]),
     reference=reference,
     examples=EXAMPLES,
     flops=FLOPS + PIXELS * k,
