@@ -4,82 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
+from layered_model import LayeredModel, fused_like_plain, operators_of
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.places import find_places
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
-from lenet_trt.kernel.examples import relative_error
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
-from plain_runtime import run
 
 PLAIN, TOKENS, DENSE = "conv1d_half", "conv1d_half_tokens", "linear_half"
 CHANNELS, STEPS, FILTERS = 16, 42, 32
-ROOT = 1.4140625  # of two, in fp16
 
 
-class Model:
-    """Add layers in fp16 one after the other."""
+class Sequences(LayeredModel):
+    """Add layers of sequences."""
 
     def __init__(self, sequences: Any = 2, channels: int = CHANNELS, steps: int = STEPS, opset: int = 17) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: dict[str, np.ndarray] = {}
-        self.x = [sequences, channels, steps]
-        self.channels, self.opset = channels, opset
+        super().__init__(sequences, channels, steps, opset=opset)
 
-    def node(self, op_type: str, *inputs: str, **attributes: Any) -> str:
-        name = f"{op_type}{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op_type, inputs, [name], name=name, **attributes))
-        return name
-
-    def constant(self, *shape: int) -> str:
-        name = f"constant{len(self.constants)}"
-        numbers = np.random.default_rng(len(self.constants)).normal(0, 1 / np.sqrt(np.prod(shape[1:])), shape)
-        self.constants[name] = numbers.astype(np.float16)
-        return name
-
-    def number(self, value: float) -> str:
-        name = f"number{value}"
-        self.constants[name] = np.array(value, np.float16)
-        return name
-
-    def conv(
-        self, x: str, filters: int = FILTERS, taps: int = 3, group: int = 1, bias: bool = True, **more: Any
-    ) -> str:
-        """Add a convolution, whose attributes are those of ONNX."""
-        weights = [self.constant(filters, self.channels // group, taps)] + ([self.constant(filters)] if bias else [])
-        self.channels = filters
-        sizes = {"kernel_shape": [taps], **({"group": group} if group > 1 else {}), **more}
-        return self.node("Conv", x, *weights, **sizes)
-
-    def gelu(self, x: str) -> str:
-        """Add GELU as torch's exporters write it."""
-        if self.opset >= 20:
-            return self.node("Gelu", x)
-        erf = self.node("Erf", self.node("Div", x, self.number(ROOT)))
-        return self.node("Mul", self.node("Mul", x, self.node("Add", erf, self.number(1.0))), self.number(0.5))
+    def layer(self, x: str, filters: int = FILTERS, taps: int = 3, **more: Any) -> str:
+        """Add a convolution along the steps."""
+        return self.conv(x, filters, taps, **more)
 
     def dense(self, x: str) -> str:
+        """Add a dense layer of tokens, and its GELU."""
         product = self.node("MatMul", x, self.constant(self.channels, self.channels))
         return self.gelu(self.node("Add", product, self.constant(self.channels)))
-
-    def finished(self, output: str) -> onnx.ModelProto:
-        x = helper.make_tensor_value_info("x", TensorProto.FLOAT16, self.x)
-        tensors = [numpy_helper.from_array(array, name) for name, array in self.constants.items()]
-        graph = helper.make_graph(self.nodes, "sequences", [x], [onnx.ValueInfoProto(name=output)], tensors)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)
-        return onnx.shape_inference.infer_shapes(model, strict_mode=True)
 
 
 def stem(layers: int, filters: int = FILTERS, **sizes: Any) -> onnx.ModelProto:
     """Return the layers that an encoder of speech begins with, as in Whisper, and dense layers of its tokens."""
-    model = Model(**sizes)
-    y = model.gelu(model.conv("x", filters, pads=[1, 1]))
-    y = model.gelu(model.conv(y, filters, strides=[2], pads=[1, 1]))
+    model = Sequences(**sizes)
+    y = model.gelu(model.layer("x", filters, pads=[1, 1]))
+    y = model.gelu(model.layer(y, filters, strides=[2], pads=[1, 1]))
     y = model.node("Transpose", y, perm=[0, 2, 1])
     for _ in range(layers):
         y = model.dense(y)
@@ -87,20 +46,13 @@ def stem(layers: int, filters: int = FILTERS, **sizes: Any) -> onnx.ModelProto:
 
 
 def one_layer(channels: int = CHANNELS, **changed: Any) -> onnx.ModelProto:
-    model = Model(channels=channels)
-    return model.finished(model.conv("x", **changed))
+    model = Sequences(channels=channels)
+    return model.finished(model.layer("x", **changed))
 
 
 def alike(model: onnx.ModelProto, *names: str) -> list[str]:
     """Return the operators of the model with these plugins, which computes the same."""
-    fused = fuse(model, names).model
-    onnx.checker.check_model(fused, full_check=True)
-    shape = [dim.dim_value or 3 for dim in model.graph.input[0].type.tensor_type.shape.dim]
-    x = np.random.default_rng(1).normal(size=shape).astype(np.float16)
-    (seen,), (wanted,) = (run(each, x) for each in (fused, model))
-    assert seen.shape == wanted.shape
-    assert relative_error(seen, wanted.astype(np.float64)) < 2e-3
-    return [node.op_type for node in fused.graph.node]
+    return operators_of(fused_like_plain(model, *names))
 
 
 @pytest.mark.parametrize("opset", [14, 17, 20])
@@ -130,24 +82,18 @@ def test_filters_of_several_sizes_are_taken(changed: dict[str, Any]) -> None:
     assert alike(one_layer(**changed), PLAIN) == ["Reshape", PLAIN, "Reshape"]
 
 
-@pytest.mark.parametrize("name", ["Relu", "HardSwish", "Sigmoid", "Clip", "Gelu", "tanh"])
+@pytest.mark.parametrize("name", ["relu", "hardswish", "silu", "relu6", "gelu", "gelu_tanh"])
 def test_the_activation_is_part_of_the_kernel(name: str) -> None:
-    model = Model(opset=20)
-    y = model.conv("x")
-    if name == "Sigmoid":
-        y = model.node("Mul", y, model.node("Sigmoid", y))
-    elif name == "Clip":
-        y = model.node("Clip", y, model.number(0.0), model.number(6.0))
-    else:
-        y = model.node("Gelu", y, approximate="tanh") if name == "tanh" else model.node(name, y)
+    model = Sequences(opset=20)
+    y = model.activation(name, model.layer("x"))
     assert alike(model.finished(y), PLAIN) == ["Reshape", PLAIN, "Reshape"]
 
 
 def test_layers_of_several_sizes_share_a_function() -> None:
-    model = Model()
-    y = model.node("Relu", model.conv("x", 40, pads=[1, 1]))
-    y = model.node("Relu", model.conv(y, FILTERS, pads=[1, 1]))
-    y = model.gelu(model.conv(y, 48, taps=5, strides=[2]))
+    model = Sequences()
+    y = model.node("Relu", model.layer("x", 40, pads=[1, 1]))
+    y = model.node("Relu", model.layer(y, FILTERS, pads=[1, 1]))
+    y = model.gelu(model.layer(y, 48, taps=5, strides=[2]))
     assert alike(model.finished(y), PLAIN) == ["Reshape", PLAIN, PLAIN, PLAIN, "Reshape"]
 
 
@@ -172,7 +118,7 @@ def test_what_the_kernel_does_not_compute_stays_as_it_is(changed: dict[str, Any]
 
 
 def test_images_of_one_row_are_no_sequences() -> None:
-    model = Model()
+    model = Sequences()
     row = model.constant(FILTERS, CHANNELS, 1, 3)
     model.x.insert(2, 1)
     with pytest.raises(LenetTrtError, match="the network has no place for it"):
@@ -181,8 +127,8 @@ def test_images_of_one_row_are_no_sequences() -> None:
 
 @pytest.mark.parametrize("perm", [[0, 2, 1], [1, 0, 2], [2, 0, 1]], ids=str)
 def test_tokens_are_channels_behind_steps(perm: list[int]) -> None:
-    layers = Model()
-    model = layers.finished(layers.node("Transpose", layers.node("Relu", layers.conv("x")), perm=perm))
+    layers = Sequences()
+    model = layers.finished(layers.node("Transpose", layers.node("Relu", layers.layer("x")), perm=perm))
     if perm == [0, 2, 1]:
         assert alike(model, TOKENS) == ["Reshape", TOKENS]
     else:
@@ -192,8 +138,8 @@ def test_tokens_are_channels_behind_steps(perm: list[int]) -> None:
 
 
 def test_maps_that_are_read_as_well_are_no_tokens() -> None:
-    layers = Model()
-    maps = layers.node("Relu", layers.conv("x"))
+    layers = Sequences()
+    maps = layers.node("Relu", layers.layer("x"))
     tokens = layers.node("Transpose", maps, perm=[0, 2, 1])
     model = layers.finished(layers.node("MatMul", tokens, maps))
     with pytest.raises(LenetTrtError, match="is also used by"):

@@ -5,66 +5,43 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
+from layered_model import LayeredModel, fused_like_plain
+from lenet_trt.fuse.places import find_places
 from lenet_trt.fuse.stage import fuse
+from lenet_trt.kernel import registry
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
-from plain_runtime import run
 
 CHANNELS, SIDE = 16, 6
+# Of images that kernels with channels last claim for themselves.
+LARGE = {"n": 32, "channels": 32, "side": 10}
+STEM, PLAIN, ADDS = "conv7x7_pool3_half", "conv1x1_half", "conv1x1_half_add"
 
 
-class Model:
-    """A graph in the making, of images of fp16."""
+class Model(LayeredModel):
+    """Add layers of images, which keep their channels."""
 
-    def __init__(self, side: int = SIDE) -> None:
-        self.side = side
-        self.nodes: list[onnx.NodeProto] = []
-        self.tensors: list[onnx.TensorProto] = []
-        self.random = np.random.default_rng(3)
+    def __init__(self, side: int = SIDE, n: int = 2, channels: int = CHANNELS) -> None:
+        super().__init__(n, channels, side, side)
 
-    def node(self, operator: str, *inputs: str, **attributes: object) -> str:
-        output = f"t{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, inputs, [output], **attributes))
-        return output
-
-    def conv(self, x: str, size: int = 1, group: int = 1, stride: int = 1) -> str:
-        names = []
-        for shape in ((CHANNELS, CHANNELS // group, size, size), (CHANNELS,)):
-            names.append(f"w{len(self.tensors)}")
-            scale = 1 / np.sqrt(CHANNELS // group * size * size)
-            array = (self.random.normal(size=shape) * scale).astype(np.float16)
-            self.tensors.append(numpy_helper.from_array(array, names[-1]))
-        return self.node(
-            "Conv", x, *names, kernel_shape=[size] * 2, pads=[size // 2] * 4, strides=[stride] * 2, group=group
-        )
+    def layer(self, x: str, size: int = 1, group: int = 1, stride: int = 1) -> str:
+        """Add a convolution with square filters."""
+        sizes = {"pads": [size // 2] * 4, "strides": [stride] * 2}
+        return self.conv(x, self.channels, size, size, group=group, **sizes)
 
     def block(self, x: str) -> str:
-        """An inverted residual: three layers, the last of which adds the block's input."""
-        y = self.node("Relu", self.conv(x))
-        y = self.node("Relu", self.conv(y, size=3, group=CHANNELS))
-        return self.node("Add", self.conv(y), x)
-
-    def finished(self, *outputs: str) -> onnx.ModelProto:
-        ports = [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT16, [2, CHANNELS, self.side, self.side])
-            for name in ("x", *outputs)
-        ]
-        graph = helper.make_graph(self.nodes, "group", ports[:1], ports[1:], self.tensors)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        """Add an inverted residual: three layers, the last of which adds the block's input."""
+        y = self.node("Relu", self.layer(x))
+        y = self.node("Relu", self.layer(y, size=3, group=self.channels))
+        return self.node("Add", self.layer(y), x)
 
 
 def taken(model: onnx.ModelProto, architectures: Sequence[int] = (90,)) -> Counter[str]:
-    """Return the plugins that ``auto`` takes; their results are compared in ONNX Runtime."""
-    fused = fuse(model, "auto", architectures).model
-    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
-    x = np.random.default_rng(0).normal(size=shape).astype(np.float16)
-    for seen, wanted in zip(*(run(each, x=x) for each in (fused, model)), strict=True):
-        np.testing.assert_allclose(seen.astype(float), wanted.astype(float), rtol=0, atol=0.05)
-    return Counter(plugin_nodes(fused).values())
+    """Return the plugins that ``auto`` takes, with which the model computes the same."""
+    return Counter(plugin_nodes(fused_like_plain(model, architectures=architectures)).values())
 
 
 def test_a_network_of_plugins() -> None:
@@ -108,8 +85,8 @@ def test_few_plugins_between_other_layers_stay() -> None:
 
 def test_a_convolution_of_tensorrt_parts_two_groups() -> None:
     model = Model()
-    y = model.conv(model.block(model.block("x")), size=3)
-    assert taken(model.finished(model.conv(model.conv(y)))) == {
+    y = model.layer(model.block(model.block("x")), size=3)
+    assert taken(model.finished(model.layer(model.layer(y)))) == {
         "pointwise_conv": 2,
         "depthwise_conv": 2,
         "pointwise_conv_add": 2,
@@ -119,10 +96,10 @@ def test_a_convolution_of_tensorrt_parts_two_groups() -> None:
 def test_a_plugin_with_channels_last_is_no_part_of_a_group() -> None:
     """TensorRT converts between its layout and theirs too."""
     model = Model(side=64)
-    y = model.node("Relu", model.conv("x", size=3))
+    y = model.node("Relu", model.layer("x", size=3))
     for _ in range(3):
-        y = model.node("Relu", model.conv(y, size=3, group=CHANNELS))
-    y = model.node("Relu", model.conv(y, size=3))
+        y = model.node("Relu", model.layer(y, size=3, group=CHANNELS))
+    y = model.node("Relu", model.layer(y, size=3))
     assert taken(model.finished(y)) == {"conv3x3_half": 2}
 
 
@@ -134,7 +111,7 @@ def test_gpus_on_which_groups_were_not_measured(architectures: Sequence[int]) ->
 
 def test_what_is_left_is_told() -> None:
     model = Model()
-    refused = fuse(model.finished(model.node("Abs", model.conv("x"))), "auto", (90,)).refusals
+    refused = fuse(model.finished(model.node("Abs", model.layer("x"))), "auto", (90,)).refusals
     assert [refusal.reason for refusal in refused if refusal.kernel == "pointwise_conv"] == [
         "not among as many plugins as pay for conversions: --plugins pointwise_conv takes it there"
     ]
@@ -143,5 +120,46 @@ def test_what_is_left_is_told() -> None:
 @pytest.mark.parametrize("attributes", [{"stride": 2}, {"group": 2}, {"size": 3}])
 def test_what_is_no_pointwise_convolution(attributes: dict[str, int]) -> None:
     model = Model()
-    fused = fuse(model.finished(model.conv("x", **attributes)), "all", (90,)).model
+    fused = fuse(model.finished(model.layer("x", **attributes)), "all", (90,)).model
     assert "pointwise_conv" not in plugin_nodes(fused).values()
+
+
+def places_of(model: onnx.ModelProto, *names: str) -> list[tuple[str, bool]]:
+    """Return the places of kernels on Hopper, by kernel, and whether they are claimed."""
+    places, _ = find_places(model, [registry.kernel(name) for name in names], [90])
+    return sorted({(place.kernel.name, place.claimed) for place in places})
+
+
+def test_a_kernel_with_channels_last_leaves_its_nodes_to_a_group() -> None:
+    model = Model(**LARGE)
+    chain = model.finished(model.block(model.block("x")))
+    assert places_of(chain, PLAIN, ADDS) == [(PLAIN, True), (ADDS, True)]
+    assert taken(chain) == {"pointwise_conv": 2, "depthwise_conv": 2, "pointwise_conv_add": 2}
+
+
+def test_a_kernel_with_channels_last_takes_them_where_there_is_no_group() -> None:
+    model = Model(**LARGE)
+    y = model.node("Abs", model.block(model.node("Abs", "x")))
+    assert taken(model.finished(model.node("Abs", model.block(y)))) == {PLAIN: 2, ADDS: 2}
+
+
+def test_a_group_in_one_part_of_a_network_changes_nothing_in_another() -> None:
+    model = Model(**LARGE)
+    y = model.layer(model.block(model.block("x")), size=3)
+    assert taken(model.finished(model.layer(model.layer(y)))) == {
+        "pointwise_conv": 2,
+        "depthwise_conv": 2,
+        "pointwise_conv_add": 2,
+        PLAIN: 2,
+    }
+
+
+def test_a_kernel_that_replaces_more_nodes_than_a_place_of_a_group_does_not_wait() -> None:
+    """A stem with channels last comes first, though its layers alone would belong to the group behind it."""
+    model = Model(side=112, n=32, channels=3)
+    y = model.conv("x", 32, 7, 7, pads=[3] * 4, strides=[2, 2])
+    pool = {"kernel_shape": [3, 3], "pads": [1] * 4, "strides": [2, 2]}
+    y = model.node("MaxPool", model.node("Relu", y), **pool)
+    network = model.finished(model.block(model.block(y)))
+    assert places_of(network, "few_channel_conv", "max_pool") == [("few_channel_conv", False), ("max_pool", False)]
+    assert taken(network) == {STEM: 1, "pointwise_conv": 2, "depthwise_conv": 2, "pointwise_conv_add": 2}

@@ -1,0 +1,223 @@
+"""1x1 convolutions in 16 bits: where the channels-last kernels are taken, and where TensorRT's own layers stay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto
+
+from layered_model import LayeredModel, fused_like_plain, operators_of
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.fuse.stage import fuse
+from lenet_trt.kernel import registry
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+
+PLAIN, ADDS = "conv1x1_half", "conv1x1_half_add"
+CONV3X3, CONCAT = "conv3x3_half", "conv3x3_half_concat"
+CHANNELS, FILTERS = 32, 40
+(ACTIVATION,) = registry.kernel(PLAIN).attributes
+# Those whose nodes its patterns have: the approximations of GELU stand in transformers alone.
+ACTIVATIONS = tuple(dict.fromkeys(pattern.attributes["activation"] for pattern in registry.kernel(PLAIN).patterns))
+
+
+class Images(LayeredModel):
+    """Add layers of images."""
+
+    def __init__(
+        self, n: int | str = 2, channels: int = CHANNELS, height: int = 5, width: int = 7, **more: Any
+    ) -> None:
+        super().__init__(n, channels, height, width, **more)
+
+    def layer(self, x: str, filters: int = FILTERS, side: int = 1, **more: Any) -> str:
+        """Add a convolution with square filters."""
+        return self.conv(x, filters, side, side, **more)
+
+
+def one_layer(filters: int = FILTERS, activation: str = "none", changed: Any = None, **sizes: Any) -> onnx.ModelProto:
+    """Return a model of one layer, which the kernel takes but for what is changed."""
+    model = Images(**sizes)
+    return model.finished(model.activation(activation, model.layer("x", filters, **(changed or {}))))
+
+
+def chosen_activation(node: onnx.NodeProto) -> str | int:
+    """Return the activation of a plugin node."""
+    (chosen,) = (each.i for each in node.attribute if each.name == "activation")
+    return ACTIVATION.choices[chosen]
+
+
+def taken(model: onnx.ModelProto, sm: int = 90) -> Counter[str]:
+    """Return the plugins that ``auto`` takes; these models are too large to be run."""
+    return Counter(plugin_nodes(fuse(model, architectures=[sm]).model).values())
+
+
+@pytest.mark.parametrize("n", [1, 2, "n"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_convolution_is_one_kernel(bias: bool, n: int | str) -> None:
+    model = one_layer(n=n, changed={"bias": bias})
+    assert operators_of(fused_like_plain(model, PLAIN)) == [PLAIN]
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("opset", [14, 17, 20])
+def test_the_activation_is_part_of_the_kernel(opset: int, activation: str) -> None:
+    (node,) = fused_like_plain(one_layer(activation=activation, opset=opset), PLAIN).graph.node
+    assert node.op_type == PLAIN
+    assert chosen_activation(node) == activation
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("conv_first", [True, False])
+@pytest.mark.parametrize("n", [2, "n"])
+def test_a_residual_is_part_of_the_kernel(n: int | str, conv_first: bool, activation: str) -> None:
+    model = Images(n)
+    y = model.layer("x", CHANNELS)
+    total = model.node("Add", *([y, "x"] if conv_first else ["x", y]))
+    (node,) = fused_like_plain(model.finished(model.activation(activation, total)), ADDS).graph.node
+    assert node.op_type == ADDS
+    assert chosen_activation(node) == activation
+
+
+def test_a_block_without_bias_has_a_kernel_for_each_layer() -> None:
+    model = Images("n")
+    other = model.node("Neg", "x")
+    y = model.layer(model.node("Relu", model.layer("x", 64, bias=False)), CHANNELS, bias=False)
+    block = model.finished(model.node("Relu", model.node("Add", other, y)))
+    assert operators_of(fused_like_plain(block, PLAIN, ADDS)) == ["Neg", PLAIN, ADDS]
+
+
+def test_an_activation_before_the_sum_is_of_the_convolution_alone() -> None:
+    model = Images()
+    block = model.finished(model.node("Add", model.node("Relu", model.layer("x", CHANNELS)), "x"))
+    assert operators_of(fused_like_plain(block, PLAIN)) == [PLAIN, "Add"]
+    with pytest.raises(LenetTrtError, match=f"{ADDS}: the network has no place for it"):
+        fuse(block, [ADDS])
+
+
+def test_a_convolution_that_others_read_too_keeps_its_sum_apart() -> None:
+    model = Images()
+    y = model.layer("x", CHANNELS)
+    block = model.finished(model.node("Add", y, "x"), model.node("Neg", y))
+    assert operators_of(fused_like_plain(block, PLAIN)) == [PLAIN, "Add", "Neg"]
+    with pytest.raises(LenetTrtError, match="is also used by"):
+        fuse(block, [ADDS])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"strides": [2, 2]},
+        {"strides": [1, 2]},
+        {"pads": [1] * 4},
+        {"group": 2},
+        {"side": 3},
+        {"side": 3, "pads": [1] * 4},
+    ],
+    ids=str,
+)
+def test_another_convolution_is_no_place(changed: dict[str, Any]) -> None:
+    with pytest.raises(LenetTrtError, match=f"{PLAIN}: the network has no place for it: the network has no such"):
+        fuse(one_layer(changed=changed), [PLAIN])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wanted"),
+    [
+        ({"channels": 36}, "c is a multiple of 8, and c = 36"),
+        ({"filters": 36}, "k is a multiple of 8, and k = 36"),
+        ({"channels": 24}, "32 <= c, and c = 24"),
+        ({"filters": 24}, "32 <= k, and k = 24"),
+        ({"dtype": TensorProto.FLOAT}, "has weights of types float32, float32; it is declared for fp16"),
+    ],
+    ids=str,
+)
+def test_what_it_has_no_code_for_is_named(sizes: dict[str, Any], wanted: str) -> None:
+    with pytest.raises(LenetTrtError, match=f"{PLAIN}.*{wanted}"):
+        fuse(one_layer(**sizes), [PLAIN])
+
+
+def test_layers_in_bf16_are_taken() -> None:
+    assert operators_of(fuse(one_layer(dtype=TensorProto.BFLOAT16), [PLAIN]).model) == [PLAIN]
+
+
+@pytest.mark.parametrize(
+    ("axes", "wanted"), [([2, 3], "h is 1 here and 5 in x"), ([0, 2, 3], "n is 1"), ([0], "n is 1")], ids=str
+)
+def test_a_residual_that_is_broadcast_stays_a_sum(axes: list[int], wanted: str) -> None:
+    model = Images()
+    block = model.finished(model.node("Add", model.layer("x", CHANNELS), model.node("ReduceMean", "x", axes=axes)))
+    with pytest.raises(LenetTrtError, match=f"{ADDS}.*{wanted}"):
+        fuse(block, [ADDS])
+    assert operators_of(fused_like_plain(block, PLAIN)) == [PLAIN, "ReduceMean", "Add"]
+
+
+SMALL = {"n": 32, "height": 7, "width": 7}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "claimed"),
+    [
+        ({"n": 1, "height": 56, "width": 56}, True),
+        ({"n": 4, "height": 28, "width": 28}, True),
+        ({"n": 1, "height": 55, "width": 57}, False),
+        ({**SMALL, "channels": 2048, "filters": 512}, True),
+        ({**SMALL, "channels": 512, "filters": 512}, False),  # too few operations
+        ({**SMALL, "n": 31, "channels": 2048, "filters": 512}, False),
+        ({"n": "n", "height": 56, "width": 56}, False),
+    ],
+    ids=str,
+)
+def test_auto_takes_layers_of_many_pixels_on_hopper(sizes: dict[str, Any], claimed: bool) -> None:
+    model = one_layer(activation="relu", **sizes)
+    assert taken(model) == ({PLAIN: 1} if claimed else {})
+    for sm in (80, 89, 120):
+        assert taken(model, sm) == {}
+
+
+def residual_block(side: int, channels: int) -> onnx.ModelProto:
+    """Return a block of a ResNet-50 at batch 32."""
+    model = Images(32, 4 * channels, side, side)
+    y = model.node("Relu", model.layer("x", channels))
+    y = model.node("Relu", model.layer(y, channels, 3, pads=[1] * 4))
+    return model.finished(model.node("Relu", model.node("Add", model.layer(y, 4 * channels), "x")))
+
+
+@pytest.mark.parametrize(
+    ("side", "channels", "between"),
+    [(56, 64, {CONV3X3: 1}), (28, 128, {CONV3X3: 1}), (14, 256, {CONV3X3: 1}), (7, 512, {})],
+)
+def test_auto_takes_the_blocks_of_a_resnet(side: int, channels: int, between: dict[str, int]) -> None:
+    """In the smallest images TensorRT keeps the 3x3 convolution."""
+    block = residual_block(side, channels)
+    assert taken(block) == {PLAIN: 1, ADDS: 1, **between}
+    assert taken(block, 89) == {}
+
+
+@pytest.mark.parametrize("name", [PLAIN, ADDS])
+def test_before_a_concatenation_a_layer_is_left_to_tensorrt(name: str) -> None:
+    """TensorRT's own layer writes into the concatenation."""
+    model = Images(1, height=56, width=56)
+    y = model.layer("x", CHANNELS)
+    y = model.node("Relu", model.node("Add", y, "x") if name == ADDS else y)
+    joined = model.finished(model.node("Concat", y, "x", axis=1))
+    result = fuse(joined, architectures=[90])
+    assert name not in plugin_nodes(result.model).values()
+    assert [each.kernel for each in result.refusals if f"{y} would be copied" in each.reason] == [name]
+    assert operators_of(fused_like_plain(joined, name)) == [name, "Concat"]
+
+
+def test_before_a_concatenation_the_convolution_is_left_with_its_activation() -> None:
+    model = Images(1, height=56, width=56)
+    y = model.node("Relu", model.layer("x"))
+    assert taken(model.finished(model.node("Concat", y, "x", axis=1))) == {}
+
+
+def test_where_the_concatenation_is_replaced_too_nothing_is_copied() -> None:
+    model = Images(3, 64, 56, 56)
+    y = model.node("Relu", model.layer("x", 64))
+    joined = model.node("Concat", y, "x", axis=1)
+    model.channels *= 2
+    y = model.node("Relu", model.layer(joined, 64, 3, pads=[1] * 4))
+    assert taken(model.finished(y)) == {PLAIN: 1, CONCAT: 1}
