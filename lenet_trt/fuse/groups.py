@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 LEAST_PLACES = 3
 
 
-def places_in_groups(places: Sequence[Place], taken: Sequence[Place]) -> list[Place]:
+def places_in_groups(places: Sequence[Place], taken: Sequence[Place], waiting: Set[int] = frozenset()) -> list[Place]:
     """Return the places that are in a group of ``LEAST_PLACES`` for each other layer that is next to it, or of more.
 
     Places are in one group if one reads what another gives; those that are taken already belong to it. The model's
-    inputs and outputs are no layers.
+    inputs and outputs are no layers. A group has a place with nodes that are not ``waiting``: other kernels take these
+    where there is no group.
     """
     owners = {index: place for place in (*places, *taken) for index in place.match.origins}
     result: list[Place] = []
@@ -26,7 +27,8 @@ def places_in_groups(places: Sequence[Place], taken: Sequence[Place]) -> list[Pl
             continue
         group, around = _group_of(place, owners)
         seen |= group
-        if len(group) >= LEAST_PLACES * max(len(around), 1):
+        needed = any(not each.match.origins <= waiting for each in group)
+        if needed and len(group) >= LEAST_PLACES * max(len(around), 1):
             result += [each for each in places if each in group]
     return result
 

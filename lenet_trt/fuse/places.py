@@ -21,7 +21,7 @@ from lenet_trt.fuse.quantized import quantization_around
 from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph, WorkingNode
 from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized, check_plain_weights, claimed, one_holds
 from lenet_trt.kernel.declaration import Kernel
-from lenet_trt.kernel.dims import Condition
+from lenet_trt.kernel.dims import AxisValue, Condition, as_dim
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN, Views, several_open
 
@@ -103,8 +103,8 @@ class Place:
         return not self.copying <= taken
 
     def is_part_of(self, whole: Place) -> bool:
-        """Return whether the same kernel would replace these nodes, or more of them, in ``whole``."""
-        return self.kernel is whole.kernel and self.is_within(whole)
+        """Return whether ``whole``, which would be copied, has all these nodes, and this place would be copied too."""
+        return bool(self.kernel.copied_by) and self.is_within(whole)
 
     def is_within(self, other: Place) -> bool:
         """Return whether another place replaces the same nodes, or more of them."""
@@ -189,7 +189,7 @@ def _chosen(places: Iterable[Place]) -> list[Place]:
     result += places_beside(_apart((place for place in order if place.beside), result), result)
     # TensorRT converts between a packed layout and a linear one, whichever layers have them.
     alike = [place for place in result if place.kernel.is_linear]
-    result += places_in_groups(_apart(grouped, result), alike)
+    result += places_in_groups(_apart(grouped, result), alike, nodes_of(waiting))
     return result + _apart(waiting, result)
 
 
@@ -214,13 +214,12 @@ def functions_for(
     usable: list[Place] = []
     refused: list[tuple[Place, str]] = []
     for kernel in dict.fromkeys(place.kernel for place in places):
-        bodies: dict[Numbers, list[onnx.NodeProto]] = {}
         group = []
-        own = [place for place in places if place.kernel is kernel]
-        for place in sorted(own, key=lambda place: place.match.pattern.covered_by is not None):
+        own = {place: _body(place, place.match, opset) for place in places if place.kernel is kernel}
+        bodies = _most_common(own)
+        for place, body in own.items():
             covering = place.match.pattern.covered_by
-            body = _body(place, place.match, opset)
-            shared = bodies.setdefault(attribute_numbers(kernel, place.match), body)
+            shared = bodies[attribute_numbers(kernel, place.match)]
             if body == shared or (covering and _body(place, replace(place.match, pattern=covering), opset) == shared):
                 group.append(place)
             else:
@@ -237,6 +236,15 @@ def functions_for(
             reason = "the file has another body for it from an earlier run: fuse the original file"
             refused += [(place, reason) for place in group]
     return functions, usable, refused
+
+
+def _most_common(bodies: Mapping[Place, list[onnx.NodeProto]]) -> dict[Numbers, list[onnx.NodeProto]]:
+    """Return the body that most places have, for each choice of attributes; those that another one covers come last."""
+    seen: dict[Numbers, list[tuple[bool, list[onnx.NodeProto]]]] = {}
+    for place, body in bodies.items():
+        numbers = attribute_numbers(place.kernel, place.match)
+        seen.setdefault(numbers, []).append((place.match.pattern.covered_by is None, body))
+    return {numbers: max(each, key=lambda one: (one[0], each.count(one)))[1] for numbers, each in seen.items()}
 
 
 def _body(place: Place, match: Match, opset: int) -> list[onnx.NodeProto]:
@@ -276,6 +284,8 @@ def _place(
     inputs, shapes, dtypes, output_views = _kernel_inputs(graph, match, values)
     match = replace(match, outputs=tuple(graph.viewed_as(name) for name in match.outputs))
     specialized = kernel.specialize(shapes, dtypes, match.attributes)
+    if repeated := _repeated(kernel, shapes):
+        raise _UnusableError(repeated)
     in_model = graph.shape(values[kernel.plain_inputs[0].name]) or shapes[0]
     unclaimed = claims_on is not None and not claimed(specialized, shapes, claims_on, len(in_model))
     may_be_beside = unclaimed and _may_be_beside(specialized, shapes, claims_on or ())
@@ -381,6 +391,19 @@ def _kernel_inputs(
     if unclear:
         raise _UnusableError(several_open(unclear[0]))
     return tuple(inputs), seen, dtypes, tuple(outputs)
+
+
+def _repeated(kernel: Kernel, shapes: Sequence[Shape]) -> str | None:
+    """Say which input may be repeated along an axis: ONNX repeats one of size 1, and another input's size is open."""
+    sizes: dict[str, dict[int, str]] = {}
+    for tensor, shape in zip(kernel.inputs, shapes, strict=True):
+        for declared, size in zip(map(as_dim, tensor.shape), shape, strict=True):
+            if isinstance(declared, AxisValue):
+                sizes.setdefault(declared.name, {}).setdefault(size, tensor.name)
+    for axis, seen in sizes.items():
+        if UNKNOWN in seen and 1 in seen:
+            return f"{seen[1]} has size 1 where {seen[UNKNOWN]} has an open one ({axis}): it may be repeated"
+    return None
 
 
 def _may_be_beside(specialized: Specialized, shapes: Sequence[Shape], architectures: Sequence[int]) -> bool:

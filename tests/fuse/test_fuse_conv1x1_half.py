@@ -153,6 +153,25 @@ def test_a_residual_that_is_broadcast_stays_a_sum(axes: list[int], wanted: str) 
     assert operators_of(fused_like_plain(block, PLAIN)) == [PLAIN, "ReduceMean", "Add"]
 
 
+def test_a_residual_that_may_be_broadcast_over_an_open_batch_stays_a_sum() -> None:
+    model = Images("n")
+    block = model.finished(model.node("Add", model.layer("x", CHANNELS), model.constant(1, CHANNELS, 5, 7)))
+    with pytest.raises(LenetTrtError, match=f"{ADDS}.*other has size 1 where x has an open one"):
+        fuse(block, [ADDS])
+    assert operators_of(fused_like_plain(block, PLAIN)) == [PLAIN, "Add"]
+
+
+def test_one_block_with_its_shortcut_first_costs_no_other_block() -> None:
+    """A sum of two convolutions is two patterns; all blocks of a file share the nodes of one function."""
+    model = Images(channels=CHANNELS)
+    shortcut = model.layer("x", CHANNELS)
+    y = model.node("Relu", model.node("Add", model.layer("x", CHANNELS), shortcut))
+    for _ in range(3):
+        y = model.node("Relu", model.node("Add", model.layer(y, CHANNELS), y))
+    operators = operators_of(fused_like_plain(model.finished(y), PLAIN, ADDS))
+    assert operators.count(ADDS) == 3
+
+
 SMALL = {"n": 32, "height": 7, "width": 7}
 
 
@@ -203,7 +222,7 @@ def test_before_a_concatenation_a_layer_is_left_to_tensorrt(name: str) -> None:
     y = model.node("Relu", model.node("Add", y, "x") if name == ADDS else y)
     joined = model.finished(model.node("Concat", y, "x", axis=1))
     result = fuse(joined, architectures=[90])
-    assert name not in plugin_nodes(result.model).values()
+    assert plugin_nodes(result.model) == {}
     assert [each.kernel for each in result.refusals if f"{y} would be copied" in each.reason] == [name]
     assert operators_of(fused_like_plain(joined, name)) == [name, "Concat"]
 

@@ -143,6 +143,14 @@ def test_a_kernel_with_channels_last_takes_them_where_there_is_no_group() -> Non
     assert taken(model.finished(model.node("Abs", model.block(y)))) == {PLAIN: 2, ADDS: 2}
 
 
+def test_nodes_that_kernels_with_channels_last_take_are_no_group_by_themselves() -> None:
+    model = Model(**LARGE)
+    y = "x"
+    for _ in range(4):
+        y = model.layer(y)
+    assert taken(model.finished(y)) == {PLAIN: 4}
+
+
 def test_a_group_in_one_part_of_a_network_changes_nothing_in_another() -> None:
     model = Model(**LARGE)
     y = model.layer(model.block(model.block("x")), size=3)
