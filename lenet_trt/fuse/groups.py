@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,12 +12,11 @@ if TYPE_CHECKING:
 LEAST_PLACES = 3
 
 
-def places_in_groups(places: Sequence[Place], taken: Sequence[Place], waiting: Set[int] = frozenset()) -> list[Place]:
+def places_in_groups(places: Sequence[Place], taken: Sequence[Place]) -> list[Place]:
     """Return the places that are in a group of ``LEAST_PLACES`` for each other layer that is next to it, or of more.
 
     Places are in one group if one reads what another gives; those that are taken already belong to it. The model's
-    inputs and outputs are no layers. A group has a place with nodes that are not ``waiting``: other kernels take these
-    where there is no group.
+    inputs and outputs are no layers.
     """
     owners = {index: place for place in (*places, *taken) for index in place.match.origins}
     result: list[Place] = []
@@ -27,8 +26,7 @@ def places_in_groups(places: Sequence[Place], taken: Sequence[Place], waiting: S
             continue
         group, around = _group_of(place, owners)
         seen |= group
-        needed = any(not each.match.origins <= waiting for each in group)
-        if needed and len(group) >= LEAST_PLACES * max(len(around), 1):
+        if len(group) >= LEAST_PLACES * max(len(around), 1):
             result += [each for each in places if each in group]
     return result
 

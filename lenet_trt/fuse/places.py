@@ -183,14 +183,15 @@ def _chosen(places: Iterable[Place]) -> list[Place]:
         key=lambda p: (-len(p.match.origins), -p.match.pattern.preference, p.rank, min(p.match.origins)),
     )
     grouped = [place for place in order if place.grouped]
+    beside = [place for place in order if place.beside]
     # A kernel with a packed layout leaves its nodes to a group that replaces them too: nothing is converted there.
-    waiting = [p for p in order if p.claimed and not p.kernel.is_linear and any(map(p.is_within, grouped))]
-    result = _apart(place for place in order if place.claimed and place not in waiting)
-    result += places_beside(_apart((place for place in order if place.beside), result), result)
+    waiting = [p for p in beside if not p.kernel.is_linear and any(map(p.is_within, grouped))]
+    result = _apart(place for place in order if place.claimed)
+    result += places_beside(_apart((place for place in beside if place not in waiting), result), result)
     # TensorRT converts between a packed layout and a linear one, whichever layers have them.
     alike = [place for place in result if place.kernel.is_linear]
-    result += places_in_groups(_apart(grouped, result), alike, nodes_of(waiting))
-    return result + _apart(waiting, result)
+    result += places_in_groups(_apart(grouped, result), alike)
+    return result + places_beside(_apart(waiting, result), result)
 
 
 def _apart(places: Iterable[Place], before: Sequence[Place] = ()) -> list[Place]:

@@ -7,7 +7,7 @@ from lenet_trt.kernel import Kernel
 from ..channels_last.declaration import COPIED_BY, OUTPUTS, X
 from ..pointwise.declaration import reference
 from ..windows.convolutions import patterns_in_halves
-from .declaration import ATTRIBUTES, AXES, CLAIMS, EXAMPLES, FLOPS, PACKING, REQUIRES, TYPES, WEIGHTS, variants
+from .declaration import ATTRIBUTES, AXES, BESIDE, CLAIMS, EXAMPLES, FLOPS, PACKING, REQUIRES, TYPES, WEIGHTS, variants
 
 NAME = "conv1x1_half"
 KERNEL = Kernel(
@@ -25,6 +25,7 @@ KERNEL = Kernel(
     reference=reference,
     examples=EXAMPLES,
     claims=CLAIMS,
+    beside_plugins=BESIDE,
     copied_by=COPIED_BY,
     flops=FLOPS,
     source_dir=Path(__file__).parent,

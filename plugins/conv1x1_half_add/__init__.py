@@ -8,6 +8,7 @@ from ..channels_last.declaration import COPIED_BY, OTHER, OUTPUTS, X
 from ..conv1x1_half.declaration import (
     ATTRIBUTES,
     AXES,
+    BESIDE,
     CLAIMS,
     EXAMPLES,
     FLOPS,
@@ -37,6 +38,7 @@ KERNEL = Kernel(
     reference=reference,
     examples=EXAMPLES,
     claims=CLAIMS,
+    beside_plugins=BESIDE,
     copied_by=COPIED_BY,
     flops=FLOPS + PIXELS * k,
     source_dir=Path(__file__).parent,

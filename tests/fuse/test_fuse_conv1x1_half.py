@@ -11,6 +11,7 @@ from onnx import TensorProto
 
 from layered_model import LayeredModel, fused_like_plain, operators_of
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.fuse.places import find_places
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
@@ -176,7 +177,7 @@ SMALL = {"n": 32, "height": 7, "width": 7}
 
 
 @pytest.mark.parametrize(
-    ("sizes", "claimed"),
+    ("sizes", "enough"),
     [
         ({"n": 1, "height": 56, "width": 56}, True),
         ({"n": 4, "height": 28, "width": 28}, True),
@@ -188,49 +189,42 @@ SMALL = {"n": 32, "height": 7, "width": 7}
     ],
     ids=str,
 )
-def test_auto_takes_layers_of_many_pixels_on_hopper(sizes: dict[str, Any], claimed: bool) -> None:
+def test_auto_takes_layers_of_many_pixels_on_hopper_beside_plugins(sizes: dict[str, Any], enough: bool) -> None:
     model = one_layer(activation="relu", **sizes)
-    assert taken(model) == ({PLAIN: 1} if claimed else {})
-    for sm in (80, 89, 120):
+    for sm in (80, 89, 90, 120):
+        places, _ = find_places(model, [registry.kernel(PLAIN)], [sm])
+        assert {place.beside for place in places} == ({True} if enough and sm == 90 else set())
         assert taken(model, sm) == {}
 
 
 def residual_block(side: int, channels: int) -> onnx.ModelProto:
-    """Return a block of a ResNet-50 at batch 32."""
-    model = Images(32, 4 * channels, side, side)
-    y = model.node("Relu", model.layer("x", channels))
+    """Return a block of a ResNet-50 at batch 32, and the end of the one before it."""
+    model = Images(32, channels, side, side)
+    x = model.node("Relu", model.layer(model.layer("x", channels, 3, pads=[1] * 4), 4 * channels))
+    y = model.node("Relu", model.layer(x, channels))
     y = model.node("Relu", model.layer(y, channels, 3, pads=[1] * 4))
-    return model.finished(model.node("Relu", model.node("Add", model.layer(y, 4 * channels), "x")))
+    return model.finished(model.node("Relu", model.node("Add", model.layer(y, 4 * channels), x)))
 
 
-@pytest.mark.parametrize(
-    ("side", "channels", "between"),
-    [(56, 64, {CONV3X3: 1}), (28, 128, {CONV3X3: 1}), (14, 256, {CONV3X3: 1}), (7, 512, {})],
-)
-def test_auto_takes_the_blocks_of_a_resnet(side: int, channels: int, between: dict[str, int]) -> None:
-    """In the smallest images TensorRT keeps the 3x3 convolution."""
+@pytest.mark.parametrize(("side", "channels"), [(56, 64), (28, 128), (14, 256)])
+def test_auto_takes_the_blocks_of_a_resnet(side: int, channels: int) -> None:
     block = residual_block(side, channels)
-    assert taken(block) == {PLAIN: 1, ADDS: 1, **between}
+    assert taken(block) == {PLAIN: 2, ADDS: 1, CONV3X3: 2}
     assert taken(block, 89) == {}
 
 
 @pytest.mark.parametrize("name", [PLAIN, ADDS])
 def test_before_a_concatenation_a_layer_is_left_to_tensorrt(name: str) -> None:
-    """TensorRT's own layer writes into the concatenation."""
-    model = Images(1, height=56, width=56)
-    y = model.layer("x", CHANNELS)
-    y = model.node("Relu", model.node("Add", y, "x") if name == ADDS else y)
+    """TensorRT's own layer writes into the concatenation, with the sum and the activation."""
+    model = Images(3, height=56, width=56)
+    x = model.layer("x", CHANNELS, 3, pads=[1] * 4)
+    y = model.layer(x, CHANNELS)
+    y = model.node("Relu", model.node("Add", y, x) if name == ADDS else y)
     joined = model.finished(model.node("Concat", y, "x", axis=1))
     result = fuse(joined, architectures=[90])
-    assert plugin_nodes(result.model) == {}
+    assert Counter(plugin_nodes(result.model).values()) == {CONV3X3: 1}
     assert [each.kernel for each in result.refusals if f"{y} would be copied" in each.reason] == [name]
-    assert operators_of(fused_like_plain(joined, name)) == [name, "Concat"]
-
-
-def test_before_a_concatenation_the_convolution_is_left_with_its_activation() -> None:
-    model = Images(1, height=56, width=56)
-    y = model.node("Relu", model.layer("x"))
-    assert taken(model.finished(model.node("Concat", y, "x", axis=1))) == {}
+    assert operators_of(fused_like_plain(joined, name)).count(name) == 1
 
 
 def test_where_the_concatenation_is_replaced_too_nothing_is_copied() -> None:

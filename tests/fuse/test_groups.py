@@ -16,9 +16,9 @@ from lenet_trt.kernel import registry
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 
 CHANNELS, SIDE = 16, 6
-# Of images that kernels with channels last claim for themselves.
-LARGE = {"n": 32, "channels": 32, "side": 10}
-STEM, PLAIN, ADDS = "conv7x7_pool3_half", "conv1x1_half", "conv1x1_half_add"
+# Of images for which kernels with channels last are taken too, those of 1x1 filters beside plugins.
+LARGE = {"n": 3, "channels": 32, "side": 56}
+STEM, CONV3X3, PLAIN, ADDS = "conv7x7_pool3_half", "conv3x3_half", "conv1x1_half", "conv1x1_half_add"
 
 
 class Model(LayeredModel):
@@ -132,23 +132,15 @@ def places_of(model: onnx.ModelProto, *names: str) -> list[tuple[str, bool]]:
 
 def test_a_kernel_with_channels_last_leaves_its_nodes_to_a_group() -> None:
     model = Model(**LARGE)
-    chain = model.finished(model.block(model.block("x")))
-    assert places_of(chain, PLAIN, ADDS) == [(PLAIN, True), (ADDS, True)]
-    assert taken(chain) == {"pointwise_conv": 2, "depthwise_conv": 2, "pointwise_conv_add": 2}
+    chain = model.finished(model.block(model.block(model.layer("x", size=3))))
+    assert places_of(chain, PLAIN, ADDS) == [(PLAIN, False), (ADDS, False)]
+    assert taken(chain) == {CONV3X3: 1, "pointwise_conv": 2, "depthwise_conv": 2, "pointwise_conv_add": 2}
 
 
 def test_a_kernel_with_channels_last_takes_them_where_there_is_no_group() -> None:
     model = Model(**LARGE)
-    y = model.node("Abs", model.block(model.node("Abs", "x")))
-    assert taken(model.finished(model.node("Abs", model.block(y)))) == {PLAIN: 2, ADDS: 2}
-
-
-def test_nodes_that_kernels_with_channels_last_take_are_no_group_by_themselves() -> None:
-    model = Model(**LARGE)
-    y = "x"
-    for _ in range(4):
-        y = model.layer(y)
-    assert taken(model.finished(y)) == {PLAIN: 4}
+    y = model.block(model.layer("x", size=3))
+    assert taken(model.finished(model.node("Abs", y))) == {CONV3X3: 1, PLAIN: 1, ADDS: 1}
 
 
 def test_a_group_in_one_part_of_a_network_changes_nothing_in_another() -> None:
@@ -158,6 +150,7 @@ def test_a_group_in_one_part_of_a_network_changes_nothing_in_another() -> None:
         "pointwise_conv": 2,
         "depthwise_conv": 2,
         "pointwise_conv_add": 2,
+        CONV3X3: 1,
         PLAIN: 2,
     }
 
