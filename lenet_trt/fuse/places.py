@@ -183,15 +183,19 @@ def _chosen(places: Iterable[Place]) -> list[Place]:
         key=lambda p: (-len(p.match.origins), -p.match.pattern.preference, p.rank, min(p.match.origins)),
     )
     grouped = [place for place in order if place.grouped]
-    beside = [place for place in order if place.beside]
     # A kernel with a packed layout leaves its nodes to a group that replaces them too: nothing is converted there.
-    waiting = [p for p in beside if not p.kernel.is_linear and any(map(p.is_within, grouped))]
-    result = _apart(place for place in order if place.claimed)
-    result += places_beside(_apart((place for place in beside if place not in waiting), result), result)
+    waiting = [p for p in order if not p.grouped and not p.kernel.is_linear and any(map(p.is_within, grouped))]
+    result = _with_claimed([place for place in order if place not in waiting], [])
     # TensorRT converts between a packed layout and a linear one, whichever layers have them.
     alike = [place for place in result if place.kernel.is_linear]
     result += places_in_groups(_apart(grouped, result), alike)
-    return result + places_beside(_apart(waiting, result), result)
+    return _with_claimed(waiting, result)
+
+
+def _with_claimed(places: Sequence[Place], before: Sequence[Place]) -> list[Place]:
+    """Return those places, and of these the ones that are claimed, and then those beside plugins."""
+    result = [*before, *_apart((place for place in places if place.claimed), before)]
+    return result + places_beside(_apart((place for place in places if place.beside), result), result)
 
 
 def _apart(places: Iterable[Place], before: Sequence[Place] = ()) -> list[Place]:

@@ -213,6 +213,15 @@ def test_auto_takes_the_blocks_of_a_resnet(side: int, channels: int) -> None:
     assert taken(block, 89) == {}
 
 
+@pytest.mark.parametrize(("n", "expected"), [(32, {ADDS: 1}), (31, {})])
+def test_auto_takes_a_sum_of_much_work_between_layers_of_tensorrt(n: int, expected: dict[str, int]) -> None:
+    model = Images(n, 512, 7, 7)
+    other = model.node("Abs", model.layer("x", 2048, strides=[2, 2], pads=[3] * 4))
+    model.channels = 512
+    block = model.node("Relu", model.node("Add", model.layer("x", 2048), other))
+    assert taken(model.finished(model.node("Neg", block))) == expected
+
+
 @pytest.mark.parametrize("name", [PLAIN, ADDS])
 def test_before_a_concatenation_a_layer_is_left_to_tensorrt(name: str) -> None:
     """TensorRT's own layer writes into the concatenation, with the sum and the activation."""
