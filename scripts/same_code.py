@@ -5,7 +5,8 @@ A record in docs/results names its commit. Its times hold for today's kernels wh
     python scripts/same_code.py 9f0c102 lenet5 batched_matvec      kernels of a record
     python scripts/same_code.py 9f0c102                            all kernels of that commit
 
-Each variant is compiled for the first example of its kernel and for each type. Needs git and NVRTC; no GPU.
+Each variant is compiled for the first example of its kernel and for each type; examples of few inputs may hide what
+only several steps of a loop have, so --example names another one. Needs git and NVRTC; no GPU.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ def code(cubin):
     return hashlib.sha256(b"".join(sorted(texts))).hexdigest()
 
 found = {}
-for name in sys.argv[2:] or registry.kernels():
+for name in sys.argv[3:] or registry.kernels():
     kernel = registry.kernels().get(name)
-    example = next(iter(kernel.examples), None) if kernel else None
+    example = next(iter(kernel.examples[int(sys.argv[2]) :]), None) if kernel else None
     if example is None:
         continue
     first = {each.name: each.choices[0] for each in kernel.attributes if hasattr(each, "choices")}
@@ -64,11 +65,11 @@ print(json.dumps(found))
 """
 
 
-def digests(tree: Path, sm: str, kernels: list[str]) -> Digests:
+def digests(tree: Path, sm: str, example: int, kernels: list[str]) -> Digests:
     """Return the hash of the machine code of each kernel, type and variant of an installed tree."""
     # A cache of its own: what NVRTC compiles can depend on what the process compiled before.
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1", "LENET_TRT_CACHE": str(tree / "cache")}
-    words = [sys.executable, "-c", _DIGESTS, sm, *kernels]
+    words = [sys.executable, "-c", _DIGESTS, sm, str(example), *kernels]
     done = subprocess.run(words, cwd=tree, env=environment, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"the kernels in {tree} could not be compiled (see above)")
@@ -106,10 +107,11 @@ def main() -> None:
     parser.add_argument("commit", help="the earlier commit")
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="kernels (default: all)")
     parser.add_argument("--sm", default="90", help="the architecture to compile for (default: 90)")
+    parser.add_argument("--example", type=int, default=0, metavar="N", help="the example of each kernel (default: 0)")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lenet-trt-code-") as folder:
-        before = digests(at_commit(given.commit, Path(folder) / "before"), given.sm, given.kernels)
-        now = digests(here(Path(folder) / "now"), given.sm, given.kernels)
+        before = digests(at_commit(given.commit, Path(folder) / "before"), given.sm, given.example, given.kernels)
+        now = digests(here(Path(folder) / "now"), given.sm, given.example, given.kernels)
     for kernel in dict.fromkeys(name.split()[0] for name in before):
         mine = [name for name in before if name.split()[0] == kernel]
         changed = [name.removeprefix(f"{kernel} ") for name in mine if before[name] != now.get(name)]

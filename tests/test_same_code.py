@@ -36,7 +36,8 @@ def test_a_comment_is_the_same_code_and_another_sum_is_not(repository: Path) -> 
     (source,) = (repository / "plugins" / KERNEL).glob("*.cu")
     text = source.read_text()
     source.write_text(f"// Another comment.\n{text}")
-    assert said(repository, "HEAD", KERNEL).stdout == f"{KERNEL}: 6 of 6 the same\n"
+    for words in ([], ["--example", "-1"]):
+        assert said(repository, "HEAD", KERNEL, *words).stdout == f"{KERNEL}: 6 of 6 the same\n"
     source.write_text(text.replace("blockIdx.x", "(blockIdx.x + 1)", 1))
     assert said(repository, "HEAD", KERNEL).stdout.startswith(f"{KERNEL}: 0 of 6 the same; not: fp32 wide")
 
