@@ -193,6 +193,7 @@ CASES: list[tuple[str, list[np.ndarray | None], dict[str, Any], int]] = [
         )
     ],
     *[(name, [X > 0, X > 1], {}, 18) for name in ("And", "Or")],
+    ("IsNaN", [np.where(X > 0, X, np.float32(np.nan))], {}, 18),
     *[
         (name, [X], {}, 18)
         for name in ("Relu", "Tanh", "Sigmoid", "Elu", "Selu", "Softplus", "Softsign", "Mish", "HardSwish", "Identity")

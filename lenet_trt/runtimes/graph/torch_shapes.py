@@ -244,6 +244,7 @@ SHAPES: dict[str, TorchOperator] = {
             "Floor": torch.floor,
             "Greater": torch.gt,
             "GreaterOrEqual": torch.ge,
+            "IsNaN": torch.isnan,
             "Less": torch.lt,
             "LessOrEqual": torch.le,
             "Log": torch.log,
