@@ -6,8 +6,10 @@ exporters write that as casts before and behind the softmax, or behind it alone,
 
 from __future__ import annotations
 
+import onnx
 from onnx import helper
 
+from lenet_trt.fuse.cut import Uses
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 # float32 holds every number of these types.
@@ -23,6 +25,33 @@ def needless_casts(graph: WorkingGraph, node: WorkingNode) -> None:
         graph.skip(node, node.inputs[0])
     elif wide is not None and _widens(graph, wide) and graph.dtype(wide.inputs[0]) == _to(node):
         graph.skip(node, wide.inputs[0])
+
+
+def without_needless_casts(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model without each ``Cast`` to the type that is there; the given model where there is none.
+
+    Such a ``Cast`` between two plugins would be a layer of TensorRT's between them: RMS norms of transformers have one,
+    in files of the TorchScript exporter.
+    """
+    if all(node.op_type != "Cast" for node in model.graph.node):
+        return model
+    graph, uses = WorkingGraph(model), Uses(model.graph)
+    sources: dict[str, str] = {}
+    for node in graph.nodes:
+        if node.is_op("Cast") and graph.dtype(node.inputs[0]) == _to(node):
+            name, source = node.outputs[0], node.inputs[0]
+            if name not in uses.graph_outputs and all(name not in each.captured for each in graph.consumers(name)):
+                sources[name] = sources.get(source, source)
+    if not sources:
+        return model
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    kept = [node for node in result.graph.node if not (node.op_type == "Cast" and node.output[0] in sources)]
+    for node in kept:
+        node.input[:] = [sources.get(name, name) for name in node.input]
+    del result.graph.node[:]
+    result.graph.node.extend(kept)
+    return result
 
 
 def softmax_between_casts(graph: WorkingGraph, node: WorkingNode) -> None:

@@ -27,6 +27,7 @@ from lenet_trt.fuse.last_axis import (
 from lenet_trt.fuse.movement import TO_CHANNELS_LAST
 from lenet_trt.fuse.patch_merging import patches_of_slices, patches_of_squares
 from lenet_trt.fuse.products import einsum_as_matmul, products_of_matrices
+from lenet_trt.fuse.rms_norms import rms_norm
 from lenet_trt.fuse.shuffles import halves_of_channels, interleaved_concat, pixel_shuffle
 from lenet_trt.fuse.tokens import patches_as_tokens
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode, count
@@ -304,6 +305,7 @@ LAYERS: tuple[Rule, ...] = (
     mean_of_last_axis,
     division_by_power_of_two,
     constants_second,
+    rms_norm,
 )
 # These change what lies between layers, so a kernel for a part of them is looked for without these as well.
 REORDERINGS: tuple[Rule, ...] = (

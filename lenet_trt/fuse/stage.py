@@ -94,12 +94,13 @@ def _found(
 ) -> tuple[Fused, Sequence[Place], Sequence[Place]]:
     """Return the fused model, which is ``given`` where nothing is replaced; all places; and those that are taken."""
     from lenet_trt.fuse.assemble import assembled
+    from lenet_trt.fuse.casts import without_needless_casts
     from lenet_trt.fuse.ordered_places import places_in_order
     from lenet_trt.fuse.places import chosen, find_places, nodes_of
     from lenet_trt.fuse.recurrent import with_all_outputs
     from lenet_trt.onnx_model.fixed_axes import with_sizes
 
-    model = with_all_outputs(model)
+    model = without_needless_casts(with_all_outputs(model))
     if claims_on is not None and usual:
         model, places, _ = places_in_order(model, kernels, claims_on, usual)
         judged, refused = find_places(with_sizes(model, usual), kernels, claims_on)

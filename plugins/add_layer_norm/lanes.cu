@@ -14,5 +14,5 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
                           const T* __restrict__ bias, int rows, T* __restrict__ y, T* __restrict__ sum) {
   wait_for_previous_kernel();
   if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
-  layer_norm::rows_of_lanes(x, layer_norm::Residual{other, sum}, scale, bias, rows, y);
+  layer_norm::rows_of_lanes(x, layer_norm::Residual{other, sum}, layer_norm::LayerNorm{scale, bias}, rows, y);
 }

@@ -15,5 +15,5 @@ extern "C" __global__ void __launch_bounds__(layer_norm::kThreads)
                      T* __restrict__ y) {
   wait_for_previous_kernel();
   if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
-  layer_norm::block_of_row(x, layer_norm::NoResidual{}, scale, bias, y);
+  layer_norm::block_of_row(x, layer_norm::NoResidual{}, layer_norm::LayerNorm{scale, bias}, y);
 }

@@ -1,5 +1,5 @@
 // layer_norm of a row of any length by a block, which reads it three times: for the mean, for the variance around it, and to
-// write the result; the second and third time from L2, as the rows in work are few.
+// write the result; the second and third time from L2, as the rows in work are few. A norm without mean reads it twice.
 #pragma once
 
 #include "layer_norm/layer_norm.cuh"
@@ -31,9 +31,8 @@ __device__ __forceinline__ float sum_of_row(Source x, float* sums, Add add) {
   return lanes_sum<kWarps>(sums[threadIdx.x % kWarps]);
 }
 
-template <typename Source, typename Residual>
-__device__ __forceinline__ void block_of_row(Source x, Residual residual, const T* __restrict__ scale, const T* __restrict__ bias,
-                                             T* __restrict__ y) {
+template <typename Source, typename Residual, typename Norm>
+__device__ __forceinline__ void block_of_row(Source x, Residual residual, Norm norm, T* __restrict__ y) {
   __shared__ float sums[2][kWarps];
   if constexpr (Residual::kAdds) {
     for (int begin = threadIdx.x; begin < Packs::kPacks; begin += kAhead * kThreads) {
@@ -42,13 +41,14 @@ __device__ __forceinline__ void block_of_row(Source x, Residual residual, const 
     }
     x = residual.sum;  // a thread reads what it wrote itself
   }
-  const float mean = sum_of_row(x, sums[0], [](float value) { return value; }) * (1.0f / kLength);
+  float mean = 0.0f;
+  if constexpr (Norm::kCentred) mean = sum_of_row(x, sums[0], [](float value) { return value; }) * (1.0f / kLength);
   const float inverse = inverse_deviation(sum_of_row(x, sums[1], [&](float value) { return square(value - mean); }));
   for (int begin = threadIdx.x; begin < Packs::kPacks; begin += kAhead * kThreads) {
     const Packs packs(x, blockIdx.x, begin, 0.0f);
     packs.store(y, [&](int i, int j) {
       const int column = packs.column(i, j);
-      return normalized(packs.value(i, j), mean, inverse, scale[column], bias[column]);
+      return normalized(packs.value(i, j), mean, inverse, norm.scale[column], norm.template biases<1>(column).value[0]);
     });
   }
 }

@@ -14,9 +14,8 @@ __host__ __device__ constexpr bool is_written_for(int threads) {
 }
 constexpr int kRows = 2;  // of a thread
 
-template <typename Source, typename Residual>
-__device__ __forceinline__ void rows_of_lanes(Source x, Residual residual, const T* __restrict__ scale, const T* __restrict__ bias,
-                                              unsigned rows, T* __restrict__ y) {
+template <typename Source, typename Residual, typename Norm>
+__device__ __forceinline__ void rows_of_lanes(Source x, Residual residual, Norm norm, unsigned rows, T* __restrict__ y) {
   constexpr int kWidth = row_width<T>(kPiece<Source>);
   constexpr int kEach = ceil_div(kLength, kLanes * kWidth);
   using Part = Vector<T, kWidth>;
@@ -58,13 +57,17 @@ __device__ __forceinline__ void rows_of_lanes(Source x, Residual residual, const
   float mean[kRows], inverse[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    float sum = 0.0f, squares = 0.0f;
+    mean[r] = 0.0f;
+    if constexpr (Norm::kCentred) {
+      float sum = 0.0f;
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) {
+      for (int i = 0; i < kEach; ++i) {
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) sum += to_float(part[r][i].value[j]);
+        for (int j = 0; j < kWidth; ++j) sum += to_float(part[r][i].value[j]);
+      }
+      mean[r] = lanes_sum<kLanes>(sum) * (1.0f / kLength);
     }
-    mean[r] = lanes_sum<kLanes>(sum) * (1.0f / kLength);
+    float squares = 0.0f;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
 #pragma unroll
@@ -77,7 +80,7 @@ __device__ __forceinline__ void rows_of_lanes(Source x, Residual residual, const
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     if (column(i) >= kLength) break;
-    const Part scales = load_vector<kWidth>(scale + column(i)), biases = load_vector<kWidth>(bias + column(i));
+    const Part scales = load_vector<kWidth>(norm.scale + column(i)), biases = norm.template biases<kWidth>(column(i));
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const unsigned index = first + r * kGroups;

@@ -18,6 +18,28 @@ __device__ __forceinline__ float normalized(float value, float mean, float inver
   return fmaf((value - mean) * inverse, to_float(scale), to_float(bias));
 }
 
+// Which norm: of the distances from the mean of a row, with a bias; or of the values themselves, without one, as if their mean were 0.
+struct LayerNorm {
+  static constexpr bool kCentred = true;
+  const T* __restrict__ scale;
+  const T* __restrict__ bias;
+
+  template <int kCount>
+  __device__ __forceinline__ Vector<T, kCount> biases(int column) const {
+    return load_vector<kCount>(bias + column);
+  }
+};
+
+struct RmsNorm {
+  static constexpr bool kCentred = false;
+  const T* __restrict__ scale;
+
+  template <int kCount>
+  __device__ __forceinline__ Vector<T, kCount> biases(int) const {
+    return {};
+  }
+};
+
 // Where a row of x begins: `row_of(x, number) + column` is the address of an element, and kPiece<Source> elements of a row lie together. All
 // do where x is a pointer to rows that lie one after another; other kernels have a type for x.
 template <typename Source>

@@ -14,5 +14,5 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
                    T* __restrict__ y) {
   wait_for_previous_kernel();
   if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
-  layer_norm::row_in_registers<LAUNCH_THREADS>(x, layer_norm::NoResidual{}, scale, bias, y);
+  layer_norm::row_in_registers<LAUNCH_THREADS>(x, layer_norm::NoResidual{}, layer_norm::LayerNorm{scale, bias}, y);
 }

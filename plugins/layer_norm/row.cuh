@@ -1,13 +1,13 @@
-// layer_norm of a row in the registers of a block: two sums over the block, the mean, then the squared distances from it.
+// layer_norm of a row in the registers of a block: two sums over the block, the mean, then the squared distances from it; or one, of the
+// squares, for a norm without mean.
 #pragma once
 
 #include "layer_norm/layer_norm.cuh"
 
 namespace layer_norm {
 
-template <int kThreads, typename Source, typename Residual>
-__device__ __forceinline__ void row_in_registers(Source x, Residual residual, const T* __restrict__ scale, const T* __restrict__ bias,
-                                                 T* __restrict__ y) {
+template <int kThreads, typename Source, typename Residual, typename Norm>
+__device__ __forceinline__ void row_in_registers(Source x, Residual residual, Norm norm, T* __restrict__ y) {
   constexpr int kWarps = kThreads / 32;
   __shared__ float sums[2][kWarps];
   using Packs = RowPacks<T, kLength, kThreads>;
@@ -30,13 +30,16 @@ __device__ __forceinline__ void row_in_registers(Source x, Residual residual, co
     __syncthreads();
     return lanes_sum<kWarps>(warps[threadIdx.x % kWarps]);
   };
-  float sum = 0.0f;
+  float mean = 0.0f;
+  if constexpr (Norm::kCentred) {
+    float sum = 0.0f;
 #pragma unroll
-  for (int i = 0; i < Packs::kEach; ++i) {
+    for (int i = 0; i < Packs::kEach; ++i) {
 #pragma unroll
-    for (int j = 0; j < Packs::kWide; ++j) sum += packs.value(i, j);
+      for (int j = 0; j < Packs::kWide; ++j) sum += packs.value(i, j);
+    }
+    mean = block_sum(sums[0], sum) * (1.0f / kLength);
   }
-  const float mean = block_sum(sums[0], sum) * (1.0f / kLength);
   float squares = 0.0f;
 #pragma unroll
   for (int i = 0; i < Packs::kEach; ++i) {
@@ -49,7 +52,7 @@ __device__ __forceinline__ void row_in_registers(Source x, Residual residual, co
 #pragma unroll
     for (int i = 0; i < Packs::kEach; ++i) {
       if (packs.whole(i)) {
-        const Pack16<T> scales = load16(scale + packs.first_of(i)), biases = load16(bias + packs.first_of(i));
+        const Pack16<T> scales = load16(norm.scale + packs.first_of(i)), biases = norm.template biases<Packs::kWide>(packs.first_of(i));
         Pack16<T> out;
 #pragma unroll
         for (int j = 0; j < Packs::kWide; ++j) {
@@ -61,7 +64,7 @@ __device__ __forceinline__ void row_in_registers(Source x, Residual residual, co
   } else {
     packs.store(y, [&](int i, int j) {
       const int column = packs.column(i, j);
-      return normalized(packs.value(i, j), mean, inverse, scale[column], bias[column]);
+      return normalized(packs.value(i, j), mean, inverse, norm.scale[column], norm.template biases<1>(column).value[0]);
     });
   }
 }

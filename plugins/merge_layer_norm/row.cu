@@ -16,5 +16,5 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
   wait_for_previous_kernel();
   if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
   const layer_norm::MergedRows merged{x, static_cast<unsigned>(width)};
-  layer_norm::row_in_registers<LAUNCH_THREADS>(merged, layer_norm::NoResidual{}, scale, bias, y);
+  layer_norm::row_in_registers<LAUNCH_THREADS>(merged, layer_norm::NoResidual{}, layer_norm::LayerNorm{scale, bias}, y);
 }

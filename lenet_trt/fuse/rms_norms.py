@@ -1,0 +1,75 @@
+"""Define the rule that writes an RMS norm as one node: ``RMSNormalization(x, scale, epsilon=...)`` over the last axis.
+
+It divides by the root of the mean square, without a mean: T5, LLaMA and most language models since have it. Up to opset
+22 exporters write six or seven nodes: ``Pow``, ``ReduceMean``, ``Add``, ``Sqrt``, ``Reciprocal`` or ``Div``, ``Mul``, and
+the ``Mul`` by the scale. ``axes_input=1`` is there where an axis is an input of ``ReduceMean``, from opset 18 on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lenet_trt.fuse.norm_nodes import NormNodes
+from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
+
+RMS_NORM = "RMSNormalization"
+_AXES_AS_INPUT = 18  # the first opset of it
+_LAST = (-1,)  # as it is written in normal form
+
+
+def rms_norm(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Write an RMS norm as (x, scale, epsilon=...); ``node`` is its last one, the product with the scale."""
+    if node.is_op(RMS_NORM):
+        _write_one_node(graph, node)
+        return
+    if not node.is_op("Mul"):
+        return
+    nodes = NormNodes(graph, [node])
+    found = _normal(nodes, node.inputs[0])
+    shape = None if found is None else graph.shape(found[0])
+    scale = graph.constants.get(node.inputs[1])
+    if found is None or not shape or scale is None or scale.size != shape[-1] or not nodes.are_alone():
+        return
+    if scale.shape[-1] != scale.size or graph.shape(node.outputs[0]) != shape:
+        return
+    name = graph.add_constant(f"{node.outputs[0]}.scale", scale.reshape(-1))
+    graph.replace(nodes.nodes, [(node.slot, _node(graph, [found[0], name], node, found[1], nodes.origins))])
+
+
+def _write_one_node(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Write the epsilon of a ``RMSNormalization`` over the last axis."""
+    rank = graph.rank(node.inputs[0])
+    attributes = dict(node.attributes)
+    axis, epsilon = attributes.pop("axis", -1), attributes.pop("epsilon", float(np.float32(1e-5)))
+    if not attributes and rank is not None and axis in (-1, rank - 1):
+        graph.replace([node], [(node.slot, _node(graph, node.inputs, node, epsilon, node.origins))])
+
+
+def _node(
+    graph: WorkingGraph, inputs: list[str], last: WorkingNode, epsilon: float, origins: frozenset[int]
+) -> WorkingNode:
+    of_opset = {"axes_input": 1} if graph.opsets.get("", 1) >= _AXES_AS_INPUT else {}
+    return WorkingNode(RMS_NORM, inputs, list(last.outputs), {"epsilon": epsilon, **of_opset}, origins)
+
+
+def _normal(nodes: NormNodes, name: str) -> tuple[str, float] | None:
+    """Return x and the epsilon where a value is x over the root of its mean square."""
+    product = nodes.node(name, "Mul", "Div")
+    if product is None:
+        return None
+    both = [product.inputs, product.inputs[::-1]] if product.is_op("Mul") else [product.inputs]
+    for x, factor in both:
+        divisor = _divisor(nodes, factor) if product.is_op("Mul") else factor
+        root = None if divisor is None else nodes.root(divisor)
+        square = None if root is None else nodes.mean(root[0], _LAST)
+        if root is not None and square is not None and nodes.square(square) == x:
+            return x, root[1]
+    return None
+
+
+def _divisor(nodes: NormNodes, name: str) -> str | None:
+    """Return what a value is the reciprocal of."""
+    node = nodes.node(name, "Reciprocal", "Div")
+    if node is None or (node.is_op("Div") and nodes.number(node.inputs[0]) != 1):
+        return None
+    return node.inputs[-1]

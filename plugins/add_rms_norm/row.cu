@@ -1,0 +1,18 @@
+// add_rms_norm (see kernel.cu) with a block a row: for rows of more than a thousand elements.
+//
+// x [rows, K], other [rows, K], scale [K] -> y [rows, K], sum [rows, K].
+//
+// Mapping: layer_norm/row.cuh, one block a row, of as many threads as the variant declares.
+// Bytes: x, other, sum and y once; scale from L2.
+#include "layer_norm/row.cuh"
+
+using layer_norm::T;
+ASSERT_LAUNCH_WHERE(add_rms_norm_row, LAUNCH_THREADS == 128 || LAUNCH_THREADS == 256 || LAUNCH_THREADS == 1024, 0);
+
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
+    add_rms_norm_row(const T* __restrict__ x, const T* __restrict__ other, const T* __restrict__ scale, int rows,
+                     T* __restrict__ y, T* __restrict__ sum) {
+  wait_for_previous_kernel();
+  if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
+  layer_norm::row_in_registers<LAUNCH_THREADS>(x, layer_norm::Residual{other, sum}, layer_norm::RmsNorm{scale}, y);
+}
