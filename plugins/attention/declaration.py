@@ -79,7 +79,9 @@ def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, mask: np
     return np.moveaxis(shares @ v, -3, -2)
 
 
-def variants(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...], *, masked: bool) -> tuple[Variant, ...]:
+def variants(
+    kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...], *, masked: bool, heads: Dim = h
+) -> tuple[Variant, ...]:
     """Make the variants of a kernel for so many queries of each head of an image; ``integers``: of its launches."""
     return (
         *(() if masked else _by_wgmma(kernel, images, queries, integers)),
@@ -87,7 +89,7 @@ def variants(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...], 
             Variant(
                 f"tensor{rows}",
                 Launch(
-                    (ceil_div(queries, rows) * images * h, 1, 1),
+                    (ceil_div(queries, rows) * images * heads, 1, 1),
                     (32 * rows // ROWS_OF_WARP, 1, 1),
                     integers,
                     shared_bytes=(8 * keys + rows * size_of("T")) * (d + 8),
@@ -103,7 +105,7 @@ def variants(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...], 
         ),
         Variant(
             "rows",
-            Launch((ceil_div(images * h * queries, THREADS // 32), 1, 1), (THREADS, 1, 1), (images, *integers)),
+            Launch((ceil_div(images * heads * queries, THREADS // 32), 1, 1), (THREADS, 1, 1), (images, *integers)),
             "plain multiply-adds, a warp a row",
             entry=f"{kernel}_rows",
         ),

@@ -47,20 +47,27 @@ struct Operands {
   static __device__ __forceinline__ float exponential(float value) { return exp2_approx(value); }
 
   const Head<T, Rows> head;
+  unsigned char* const memory;           // that of the team
+  const int first_row;                   // of the queries
   const unsigned keys, values, queries;  // where they lie
   Left held[kHeld ? kSteps : 1];
 
   __device__ __forceinline__ Operands(unsigned char* shared, const Head<T, Rows>& head, int first_row, int first_key)
-      : head(head), keys(shared_address(shared)), values(keys + Tile<Team>::kKeysBytes), queries(values + Tile<Team>::kKeysBytes) {
+      : head(head), memory(shared), first_row(first_row), keys(shared_address(shared)), values(keys + Tile<Team>::kKeysBytes), queries(values + Tile<Team>::kKeysBytes) {
     copy_rows<Tile<Team>::kRows>(queries, head.rows.from(head.q, first_row), head.m - first_row);
     begin_step(0, first_key);
   }
 
   // Returns how far from the first ones the keys and values of this step lie, in bytes; the keys after them begin at `next`.
-  __device__ __forceinline__ unsigned bring(int step, int /* first_key */, int next) {
+  __device__ __forceinline__ unsigned bring(int step, int first_key, int next) {
     copy_async_wait<0>();
     Team::wait();  // all copies have arrived, and all have left the keys before
     if (next < head.t) begin_step(step + 1, next);
+    if constexpr (Rows::kRotated) {
+      if (step == 0) head.rows.template rotate<Team, Tile<Team>::kRows>(numbers(queries), first_row, head.m);
+      head.rows.template rotate<Team, kKeys>(numbers(keys + place(step)), first_key, head.t);
+      Team::wait();
+    }
     if (kHeld && step == 0) {
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) load_matrices(held[i].words, queries + row_of_warp<Team>(i));
@@ -83,6 +90,7 @@ struct Operands {
 
  private:
   static __device__ __forceinline__ unsigned place(int step) { return step % 2 * kPart * 2; }
+  __device__ __forceinline__ T* numbers(unsigned address) const { return reinterpret_cast<T*>(memory + (address - keys)); }
 
   __device__ __forceinline__ void begin_step(int step, int first_key) const {
     copy_rows<kKeys>(keys + place(step), head.rows.from(head.k, first_key), head.t - first_key);

@@ -34,15 +34,39 @@ struct Mask {
   }
 };
 
+// The mask of the windows of an image, or of all images.
+struct WindowMask {
+  const T* __restrict__ mask;
+  const int windows, heads, rows, t;  // windows, heads and rows: of the mask
+
+  using Row = Mask::Row;
+  __device__ __forceinline__ Row row(int window, int head, int query) const {
+    const int matrix = window % windows * heads + (heads == 1 ? 0 : head);
+    return {mask + (static_cast<size_t>(matrix) * rows + (rows == 1 ? 0 : query)) * t};
+  }
+};
+
 // Says whether a row has a key. Where a mask hides all of them, the total of its exponentials is 0, and the result has to be 0. NaN is a total, too.
 template <typename Layer>
 __device__ __forceinline__ bool has_key(float total) {
   return !Layer::Mask::Row::kAdds || total != 0.0f;
 }
 
+// Rows are multiplied as they are: what a row of queries or keys has in a column.
+struct AsTheyAre {
+  static constexpr bool kRotated = false;
+
+  template <typename Number>
+  __device__ __forceinline__ float number(const Number* row, int /* token */, int column) const {
+    return to_float(row[column]);
+  }
+};
+
 // The rows of a head, each kDepth numbers, a constant number of numbers apart.
-struct EvenRows {
+struct EvenRows : AsTheyAre {
   const size_t pitch;
+
+  __device__ __forceinline__ explicit EvenRows(size_t pitch) : pitch(pitch) {}
 
   template <typename Number>
   struct From {
@@ -97,7 +121,7 @@ struct Arguments {
   }
   __device__ __forceinline__ Head<T, EvenRows> head(int image, int head) const {
     const size_t other = place(image, head, 0, t);
-    return {q + place(image, head, 0, m), k + other, v + other, m, t, {static_cast<size_t>(heads) * kDepth}};
+    return {q + place(image, head, 0, m), k + other, v + other, m, t, EvenRows(static_cast<size_t>(heads) * kDepth)};
   }
   __device__ __forceinline__ T* result(int image, int head, int row) const { return y + place(image, head, row, m); }
 };
@@ -113,14 +137,14 @@ __device__ __noinline__ void plain_row(const Layer& layer, int image, int head, 
   const auto k = of_head.rows.from(of_head.k, 0), v = of_head.rows.from(of_head.v, 0);
   float of_q[kEach], sums[kEach] = {}, total = 0.0f, most = softmax::nothing();
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) of_q[i] = lane + 32 * i < kDepth ? to_float(q[lane + 32 * i]) : 0.0f;
+  for (int i = 0; i < kEach; ++i) of_q[i] = lane + 32 * i < kDepth ? of_head.rows.number(q, query, lane + 32 * i) : 0.0f;
 #pragma unroll 1
   for (int key = 0; key < layer.t; ++key) {
     const T *const of_k = k.row(key), *const of_v = v.row(key);
     float score = 0.0f;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      if (lane + 32 * i < kDepth) score = fmaf(of_q[i], to_float(of_k[lane + 32 * i]), score);
+      if (lane + 32 * i < kDepth) score = fmaf(of_q[i], of_head.rows.number(of_k, key, lane + 32 * i), score);
     }
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) score += __shfl_xor_sync(kAllLanes, score, offset);

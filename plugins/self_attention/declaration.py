@@ -37,9 +37,6 @@ REQUIRES = (d <= MOST_DEPTH) & (windows * h * tokens <= INT32_MAX) & (3 * a * b 
 REQUIRES &= (shift <= r - 1) & (shift <= c - 1)
 # What divided_keys.cuh says: a warp has 32 keys at a time, in a part of shared memory of its own.
 WARPS, QUERIES, KEYS_OF_WARP = 8, 16, 32
-# Where blocks of 64 queries leave half of the multiprocessors without any, and there are keys for several warps: 9 us
-# instead of 17 for one image of a ViT-Ti on an H100.
-FEW = (2 * ceil_div(tokens, 64) * windows * h <= MULTIPROCESSORS) & (tokens > 2 * KEYS_OF_WARP)
 # Operations. The smallest in an engine that was faster were those of a Swin-T's last stage for one image, 7 million, in
 # fp32. In 16 bits small ones are taken in groups alone.
 ENOUGH = 5_000_000
@@ -73,10 +70,18 @@ def attended_in_windows(x: np.ndarray, scale: float, shift: int, mask: np.ndarra
 def variants(kernel: str, extras: tuple[Dim, ...], *, masked: bool) -> tuple[Variant, ...]:
     """Make the variants of a kernel; ``extras`` are the integers of its launches that come after a, r, b and h."""
     integers = (a, r, b, h, *extras)
-    divided = Variant(
+    return (
+        divided(kernel, tokens, windows * h, integers),
+        *of_separate_tensors(kernel, windows, tokens, integers, masked=masked),
+    )
+
+
+def divided(kernel: str, tokens: Dim, heads: Dim, integers: tuple[Dim, ...]) -> Variant:
+    """Make the variant of divided_keys.cuh for so many tokens and heads, those of all sequences."""
+    return Variant(
         "divided",
         Launch(
-            (ceil_div(tokens, QUERIES) * windows * h, 1, 1),
+            (ceil_div(tokens, QUERIES) * heads, 1, 1),
             (32 * WARPS, 1, 1),
             integers,
             shared_bytes=WARPS * (8 * KEYS_OF_WARP + QUERIES * size_of("T")) * (d + 8),
@@ -86,6 +91,7 @@ def variants(kernel: str, extras: tuple[Dim, ...], *, masked: bool) -> tuple[Var
         entry=f"{kernel}_divided",
         min_sm=80,
         when=d.multiple_of(16) & (d <= 64),
-        prefer=FEW,
+        # Where blocks of 64 queries leave half of the multiprocessors without any, and there are keys for several
+        # warps: 9 us instead of 17 for one image of a ViT-Ti on an H100.
+        prefer=(2 * ceil_div(tokens, 64) * heads <= MULTIPROCESSORS) & (tokens > 2 * KEYS_OF_WARP),
     )
-    return (divided, *of_separate_tensors(kernel, windows, tokens, integers, masked=masked))

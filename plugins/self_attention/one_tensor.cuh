@@ -23,8 +23,10 @@ struct Window {
   }
 };
 
-struct WindowRows {
+struct WindowRows : AsTheyAre {
   const Window window;
+
+  __device__ __forceinline__ explicit WindowRows(const Window& window) : window(window) {}
 
   template <typename Number>
   struct From {
@@ -37,17 +39,6 @@ struct WindowRows {
   template <typename Number>
   __device__ __forceinline__ From<Number> from(const Number* image, int row) const {
     return {image, window, row};
-  }
-};
-
-struct WindowMask {
-  const T* __restrict__ mask;
-  const int windows, heads, rows, t;  // windows, heads and rows: of the mask
-
-  using Row = Mask::Row;
-  __device__ __forceinline__ Row row(int window, int head, int query) const {
-    const int matrix = window % windows * heads + (heads == 1 ? 0 : head);
-    return {mask + (static_cast<size_t>(matrix) * rows + (rows == 1 ? 0 : query)) * t};
   }
 };
 
@@ -73,7 +64,7 @@ struct OneTensor {
   __device__ __forceinline__ Head<T, WindowRows> head(int window, int head) const {
     const int all = heads * kDepth;
     const T* const q = tokens_of(x, window, 3 * all) + head * kDepth;
-    return {q, q + all, q + 2 * all, m, t, {of_image(window, 3 * all)}};
+    return {q, q + all, q + 2 * all, m, t, WindowRows(of_image(window, 3 * all))};
   }
   __device__ __forceinline__ T* result(int window, int head, int row) const {
     const int all = heads * kDepth;

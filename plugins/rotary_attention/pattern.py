@@ -1,0 +1,57 @@
+"""Define the node that ``rotary_attention`` replaces; ``fuse/rotary_attention.py`` finds it in what exporters write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lenet_trt.pattern import Pattern
+
+from ..masked_attention.pattern import GUARDED, guarded
+
+
+def in_onnx(op: Any, x: Any, cos: Any, sin: Any, mask: Any, scale: Any, repeats: Any, *, zeros: bool = False) -> Any:
+    """Compute the attention with ONNX's own nodes; ``zeros``: for a row without a key."""
+    g, d = (op.Slice(op.Shape(x), op.ints(axis), op.ints(axis + 1)) for axis in (3, 4))
+    heads = op.Mul(g, repeats)
+    every = op.Transpose(op.Reshape(x, op.Concat(op.ints(0, 0, -1), d, axis=0)), perm=[0, 2, 1, 3])
+    half = op.Div(d, op.ints(2))
+
+    def part(of: Any, start: Any, end: Any, axis: int) -> Any:
+        return op.Slice(of, start, end, op.ints(axis))
+
+    def rotated(of: Any) -> Any:
+        first, second = part(of, op.ints(0), half, -1), part(of, half, d, -1)
+        c, s = (part(angle, op.ints(0), half, -1) for angle in (cos, sin))
+        turned = op.Sub(op.Mul(first, c), op.Mul(second, s)), op.Add(op.Mul(second, c), op.Mul(first, s))
+        return op.Concat(*turned, axis=-1)
+
+    def repeated(of: Any) -> Any:
+        """Return [n, heads, t, d] of [n, g, t, d]."""
+        once = op.Unsqueeze(of, op.ints(2))
+        shape = op.Shape(once)
+        wide = op.Concat(part(shape, op.ints(0), op.ints(2), 0), repeats, part(shape, op.ints(3), op.ints(5), 0), axis=0)
+        return op.Reshape(op.Expand(once, wide), op.Concat(op.ints(0), heads, op.ints(-1), d, axis=0))
+
+    of_keys, of_values = op.Add(heads, g), op.Add(op.Add(heads, g), g)
+    q, k = rotated(part(every, op.ints(0), heads, 1)), repeated(rotated(part(every, heads, of_keys, 1)))
+    v = repeated(part(every, of_keys, of_values, 1))
+    scores = op.Add(op.Mul(op.MatMul(q, op.Transpose(k, perm=[0, 1, 3, 2])), scale), mask)
+    shares = op.Softmax(scores, axis=-1)
+    y = op.Transpose(op.MatMul(guarded(op, shares, scale) if zeros else shares, v), perm=[0, 2, 1, 3])
+    return op.Reshape(y, op.Concat(op.ints(0, 0), repeats, g, d, axis=0))
+
+
+def _pattern(of_node: Mapping[str, int], covered_by: Pattern | None = None) -> Pattern:
+    def one_node(op: Any, x: Any, cos: Any, sin: Any, mask: Any, scale: Any, repeats: Any) -> Any:
+        return op.RotaryAttention(x, cos, sin, mask, scale=scale, repeats=repeats, **of_node)
+
+    def body(op: Any, x: Any, cos: Any, sin: Any, mask: Any, scale: Any, repeats: Any) -> Any:
+        return in_onnx(op, x, cos, sin, mask, scale, repeats, zeros=bool(of_node))
+
+    return Pattern(one_node, body=body, any_row_order=True, covered_by=covered_by)
+
+
+# The kernel gives zeros for rows without a key, whether the model asks for it or not.
+_OF_GUARDED = _pattern(GUARDED)
+PATTERNS = (_pattern({}, _OF_GUARDED), _OF_GUARDED)

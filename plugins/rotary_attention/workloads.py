@@ -1,0 +1,39 @@
+"""Say what ``bench`` times of ``rotary_attention``: the attention of three language models, with causal masks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from lenet_trt.bench.rows import Rows, row_workloads
+from lenet_trt.bench.workload import Workload
+from lenet_trt.bench.workloads import Extent
+
+from . import KERNEL
+
+# Sequences, tokens, heads of keys, elements; sequences, heads and queries of the mask.
+SIZES = (
+    Rows("12 heads, 4 of keys, 1 text", (1, 128, 4, 64, 1, 1, 128), {"repeats": 3}),
+    Rows("12 heads, 4 of keys, 32 texts", (32, 128, 4, 64, 1, 1, 128), {"repeats": 3}),
+    Rows("32 heads, 8 of keys, 1 text", (1, 2048, 8, 128, 1, 1, 2048), {"repeats": 4}),
+)
+
+
+def attention(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor, repeats: int) -> torch.Tensor:
+    n, t, _, g, d = x.shape
+    q, k, v = x.reshape(n, t, -1, d).transpose(1, 2).split([repeats * g, g, g], dim=1)
+    q, k = (_rotated(each, cos, sin) for each in (q, k))
+    y = scaled_dot_product_attention(q, k, v, mask, scale=0.125, enable_gqa=True)
+    return y.transpose(1, 2).reshape(n, t, repeats, g, d)
+
+
+def _rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    (a, b), c, s = x.chunk(2, dim=-1), cos.chunk(2, dim=-1)[0], sin.chunk(2, dim=-1)[0]
+    return torch.cat([a * c - b * s, b * c + a * s], dim=-1)
+
+
+def workloads(extent: Extent) -> Iterator[Workload]:
+    """Yield the attention of each network, beside torch."""
+    yield from row_workloads(KERNEL, SIZES, attention, extent)
