@@ -17,8 +17,10 @@ import onnx
 
 from lenet_trt.fuse.attention_products import is_dense_layer, products_around
 from lenet_trt.fuse.cut import Insertion, NewNodes, Uses, replaced
-from lenet_trt.fuse.movement import source_of
+from lenet_trt.fuse.rotary_positions import source_of_layer
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
+
+_PARTS = ("queries", "keys", "values")
 
 
 def with_joined_layers(model: onnx.ModelProto, graph: WorkingGraph) -> tuple[onnx.ModelProto, frozenset[str]]:
@@ -48,14 +50,21 @@ def with_joined_layers(model: onnx.ModelProto, graph: WorkingGraph) -> tuple[onn
 
 
 def _layers_before(graph: WorkingGraph, softmax: WorkingNode) -> list[WorkingNode] | None:
-    """Return the layers of the queries, keys and values of an attention, if they are three alike with one input."""
+    """Return the layers of the queries, keys and values of an attention, if they are three alike with one input.
+
+    With rotary positions keys and values may have fewer heads than queries.
+    """
     products = products_around(graph, softmax)
     if products is None:
         return None
-    layers = [graph.producer(source_of(graph, name)[0]) for name in products.operands]
+    sources = [source_of_layer(graph, name) for name in products.operands]
+    layers = [graph.producer(name) for name, _ in sources]
     found = [layer for layer in layers if layer is not None and is_dense_layer(graph, layer)]
-    alike = {(layer.inputs[0], graph.constants[layer.inputs[1]].shape) for layer in found}
-    return found if len({layer.outputs[0] for layer in found}) == 3 and len(alike) == 1 else None
+    if len({layer.outputs[0] for layer in found}) < len(_PARTS) or len({layer.inputs[0] for layer in found}) > 1:
+        return None
+    queries, keys, values = (graph.constants[layer.inputs[1]].shape for layer in found)
+    rotary = [turned for _, turned in sources] == [True, True, False]
+    return found if keys == values and (queries == keys or (rotary and queries[0] % keys[0] == 0)) else None
 
 
 def _add_joined(graph: WorkingGraph, layers: Sequence[WorkingNode], new: NewNodes) -> None:
@@ -64,6 +73,7 @@ def _add_joined(graph: WorkingGraph, layers: Sequence[WorkingNode], new: NewNode
     weights, biases = ([graph.constants[layer.inputs[which]] for layer in layers] for which in (1, 2))
     weight, bias = (f"{name}.weights", np.concatenate(weights)), (f"{name}.bias", np.concatenate(biases))
     new.dense_layer(layers[0].inputs[0], weight, bias, name)
-    axis, width = len(graph.shape(layers[0].outputs[0]) or ()) - 1, len(weights[0])
-    for index, layer in enumerate(layers):
-        new.part(name, axis, index * width, width, layer.outputs[0])
+    axis, start = len(graph.shape(layers[0].outputs[0]) or ()) - 1, 0
+    for layer, rows in zip(layers, weights, strict=True):
+        new.part(name, axis, start, len(rows), layer.outputs[0])
+        start += len(rows)

@@ -23,6 +23,7 @@ Axis: TypeAlias = "tuple[Factor, ...]"
 OPEN = 1_000_003
 OF_ALL = ("Reshape", "Transpose", "Squeeze", "Unsqueeze")  # elements
 MOVEMENTS = (*OF_ALL, "Gather", "Slice", "Split")
+REPEATING = (*MOVEMENTS, "Expand")  # of which elements are there several times
 # The attribute perm of a ``Transpose`` of maps.
 TO_CHANNELS_LAST, TO_CHANNELS_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 
@@ -71,6 +72,13 @@ class StridedLayout:
                 size //= taken
             axes.append(joined_factors(axis))
         return replace(self, axes=tuple(axes))
+
+    def repeated(self, shape: Sequence[int]) -> StridedLayout | None:
+        """Return the layout after an ``Expand`` of axes of size 1, whose elements are then the same."""
+        if len(shape) != len(self.axes):
+            return None
+        axes = zip(self.axes, self.shape, shape, strict=True)
+        return replace(self, axes=tuple(axis if size == wide else ((wide, 0),) for axis, size, wide in axes))
 
     def part(self, axis: int, start: int, size: int) -> StridedLayout | None:
         """Return the layout of elements ``start`` and following of an axis; None where the axis has several factors."""
@@ -124,11 +132,13 @@ def written(sizes: Sequence[int]) -> list[int]:
     return [-1 if size % OPEN == 0 else size for size in sizes]
 
 
-def source_of(graph: WorkingGraph, name: str) -> tuple[str, list[tuple[WorkingNode, str]]]:
+def source_of(
+    graph: WorkingGraph, name: str, operators: Sequence[str] = MOVEMENTS
+) -> tuple[str, list[tuple[WorkingNode, str]]]:
     """Return the value from which a value is moved, and the nodes that do it, each with its output, the first first."""
     steps: list[tuple[WorkingNode, str]] = []
     while (
-        (node := graph.producer(name)) is not None and node.is_op(*MOVEMENTS) and node.inputs[0] not in graph.constants
+        (node := graph.producer(name)) is not None and node.is_op(*operators) and node.inputs[0] not in graph.constants
     ):
         steps.insert(0, (node, name))
         name = node.inputs[0]
@@ -145,6 +155,8 @@ def moved(graph: WorkingGraph, node: WorkingNode, layout: StridedLayout, output:
         return layout.transposed(node.attributes.get("perm", [*range(rank)][::-1]))
     if node.is_op("Reshape", "Squeeze", "Unsqueeze"):
         return layout.reshaped(shape)
+    if node.is_op("Expand"):
+        return layout.repeated(shape)
     if node.is_op("Gather"):
         return _gathered(graph, node, layout)
     if node.is_op("Split"):

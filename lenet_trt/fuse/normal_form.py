@@ -33,6 +33,7 @@ patches as tokens   ``Transpose(x, perm=[0, 2, 3, 1], fold=1)``: [n, k, h, w] be
 merged patches      ``MergePatches(x)``: [n, h, w, c] becomes [n, h / 2, w / 2, 4 c]; see ``patch_merging.py``
 attention           one ``Add`` of a mask after the scaled scores; see ``attention.py``, also for masks of windows
 self-attention      of one tensor: ``SelfAttention(x, mask, scale=..., shift=...)``; see ``self_attention.py``
+rotary attention    ``RotaryAttention(x, cos, sin, mask, scale=..., repeats=...)``; see ``rotary_attention.py``
 quantized weights   constants of 8 bits before ``DequantizeLinear(w, scale, axis=...)``; zero points of 0 are gone there
 ==================  ================================================================================================
 """
@@ -45,6 +46,7 @@ import onnx
 
 from lenet_trt.fuse.attention import ATTENTION
 from lenet_trt.fuse.dialects import CLEANINGS, LAYERS, REORDERINGS, scaled_outputs_channels_first
+from lenet_trt.fuse.rotary_attention import rotary_attention
 from lenet_trt.fuse.self_attention import self_attention
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
@@ -56,7 +58,7 @@ def normal_forms(model: onnx.ModelProto, plain: WorkingGraph | None = None) -> l
     way, and last the one in which layers keep their order: ``plain``, where the caller has it.
     """
     forms = [plain or plain_form(model)]
-    for rules in (REORDERINGS, (scaled_outputs_channels_first,), ATTENTION, (self_attention,)):
+    for rules in (REORDERINGS, (scaled_outputs_channels_first,), ATTENTION, (self_attention, rotary_attention)):
         graph = forms[0].copy()
         before = graph.nodes
         _rewrite(graph, rules)

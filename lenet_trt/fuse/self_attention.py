@@ -38,7 +38,7 @@ from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 
 @dataclass(frozen=True)
-class _Rows:
+class Rows:
     """Hold how the tokens of all images are the rows of x, and the sizes of a head."""
 
     images: int
@@ -82,7 +82,7 @@ def self_attention(graph: WorkingGraph, node: WorkingNode) -> None:
     shape = known_sizes_of(graph, source)
     if shape is None or any(name != source for name, _ in paths):
         return
-    layouts = [_layout(graph, as_it_lies(shape), steps) for _, steps in paths]
+    layouts = [layout_after(graph, as_it_lies(shape), steps) for _, steps in paths]
     queries, keys, values = (
         layout.last_two_swapped() if layout is not None and turned else layout
         for layout, turned in zip(layouts, products.turned, strict=True)
@@ -91,31 +91,27 @@ def self_attention(graph: WorkingGraph, node: WorkingNode) -> None:
         return
     rolls = _rolls_of(graph, source)
     rows = _rows(graph, products, (queries.offset, keys.offset, values.offset), queries, shape, rolled=bool(rolls))
-    mask = None if rows is None else _mask(graph, products, rows)
+    mask = None if rows is None else mask_of(graph, products, rows)
     if rows is None or (products.mask is not None and mask is None):
         return
-    found = _result(graph, products.output, rows, rolls)
+    found = result_of(graph, products.output, rows, rolls)
     if found is None:
         return
     result, after = found
     moving = [*(node for roll in rolls for node in roll.nodes), *(node for _, steps in paths for node, _ in steps)]
     old = list(dict.fromkeys([*moving, *products.nodes, *after]))
-    _put(
-        graph,
-        old,
-        rolls[-1].source if rolls else source,
-        mask,
-        result,
-        {
-            "scale": products.scale,
-            **({"shift": rolls[0].shift} if rolls and rolls[0].shift else {}),
-            **({"guarded": 1} if products.guarded else {}),
-        },
-        rows,
-    )
+    inputs = {"x": (rolls[-1].source if rolls else source, (*rows.tokens, 3, rows.heads, rows.depth))}
+    if mask is not None:
+        inputs["mask"] = mask
+    attributes = {
+        "scale": products.scale,
+        **({"shift": rolls[0].shift} if rolls and rolls[0].shift else {}),
+        **({"guarded": 1} if products.guarded else {}),
+    }
+    put_node(graph, old, "SelfAttention", inputs, (*rows.tokens, rows.heads, rows.depth), result, attributes)
 
 
-def _layout(
+def layout_after(
     graph: WorkingGraph, layout: StridedLayout | None, steps: Sequence[tuple[WorkingNode, str]]
 ) -> StridedLayout | None:
     """Return the layout of what these nodes give one after the other."""
@@ -141,7 +137,7 @@ def _rows(
     shape: tuple[int, ...],
     *,
     rolled: bool,
-) -> _Rows | None:
+) -> Rows | None:
     """Return the rows of a tensor that has this shape, in which all operands have the layout of the queries."""
     depth = queries.shape[-1]
     width = offsets[1]  # of all heads
@@ -173,7 +169,7 @@ def _rows(
         window_rows = masks // windows
     if window_rows == 0 or count % window_rows:
         return None
-    return _Rows(count // window_rows, window_rows, rows, windows, columns, heads, depth)
+    return Rows(count // window_rows, window_rows, rows, windows, columns, heads, depth)
 
 
 def _in_order(images: Axis, tokens: Axis, row: int, end: int) -> tuple[int, int, int, int] | None:
@@ -219,7 +215,7 @@ def _windows_of_mask(graph: WorkingGraph, products: Products) -> int:
     return mask[0] if products.tiled else prod(mask[: len(scores) - 3])
 
 
-def _mask(graph: WorkingGraph, products: Products, rows: _Rows) -> tuple[str, tuple[int, ...]] | None:
+def mask_of(graph: WorkingGraph, products: Products, rows: Rows) -> tuple[str, tuple[int, ...]] | None:
     """Return the mask and its shape [windows or 1, heads or 1, queries or 1, keys]."""
     shapes = _shape_of_mask(graph, products)
     if shapes is None or products.mask is None or len(shapes[0]) < 3:
@@ -243,7 +239,7 @@ def _open_sizes(graph: WorkingGraph, name: str) -> set[str]:
     return {size for size in graph.shape(name) or () if isinstance(size, str)}
 
 
-def _result(graph: WorkingGraph, name: str, rows: _Rows, rolls: Sequence[Roll]) -> tuple[str, list[WorkingNode]] | None:
+def result_of(graph: WorkingGraph, name: str, rows: Rows, rolls: Sequence[Roll]) -> tuple[str, list[WorkingNode]] | None:
     """Return the value in which the results are in the order of the rows, and the nodes that bring them there."""
     shape = known_sizes_of(graph, name)
     layout = None if shape is None else as_it_lies(shape)
@@ -276,32 +272,33 @@ def _rolled_back(graph: WorkingGraph, name: str, rolls: Sequence[Roll]) -> tuple
     return name, nodes
 
 
-def _put(
+def put_node(
     graph: WorkingGraph,
     old: Sequence[WorkingNode],
-    source: str,
-    mask: tuple[str, tuple[int, ...]] | None,
+    op_type: str,
+    inputs: Mapping[str, tuple[str, tuple[int, ...]]],
+    shape: Sequence[int],
     result: str,
     attributes: Mapping[str, int | float],
-    rows: _Rows,
 ) -> None:
-    """Put the node, and views of its tensors, in the place of others."""
-    before_mask, before, here, after = sorted(node.slot for node in old)[-4:]
-    x = f"{result}.self_attention.x"
-    new = [(before_mask, _view(graph, source, x, (*rows.tokens, 3, rows.heads, rows.depth)))]
-    inputs = [x]
-    if mask is not None:
-        name, shape = mask
+    """Put a node in the place of others; it reads views of values, and ``result`` is a view of what it gives.
+
+    ``inputs``: a value and the shape of its view, by what the input is; ``shape``: of what the node gives.
+    """
+    *slots, here, after = sorted(node.slot for node in old)[-len(inputs) - 2 :]
+    new: list[tuple[int, WorkingNode]] = []
+    names: list[str] = []
+    for slot, (what, (name, sizes)) in zip(slots, inputs.items(), strict=True):
         value = graph.constants.get(name)
         if value is None:
-            inputs.append(f"{result}.self_attention.mask")
-            new.append((before, _view(graph, name, inputs[1], shape)))
+            names.append(f"{result}.{op_type}.{what}")
+            new.append((slot, _view(graph, name, names[-1], sizes)))
         else:
-            inputs.append(graph.add_constant(f"{name}.of_windows", value.reshape(shape)))
-    y = f"{result}.self_attention.y"
-    graph.learn_shape(y, _known((*rows.tokens, rows.heads, rows.depth)))
+            names.append(graph.add_constant(f"{name}.as_{what}", value.reshape(sizes)))
+    y = f"{result}.{op_type}.y"
+    graph.learn_shape(y, _known(shape))
     origins = frozenset().union(*(node.origins for node in old))
-    new.append((here, WorkingNode("SelfAttention", inputs, [y], dict(attributes), origins)))
+    new.append((here, WorkingNode(op_type, names, [y], dict(attributes), origins)))
     graph.replace(old, [*new, (after, as_view(graph, y, result, known_sizes_of(graph, result) or ()))])
 
 
