@@ -33,6 +33,33 @@ class Gpt2(nn.Module):
         return self.gpt2(tokens, attention_mask=torch.ones_like(tokens), use_cache=False)[0]
 
 
+class T5Text(nn.Module):
+    """Compute features of texts by the encoder of T5 1.1 base: tokens [n, 128] -> features [n, 128, 768]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = {"d_model": 768, "num_layers": 12, "num_heads": 12, "d_ff": 2048}
+        self.t5 = transformers.T5EncoderModel(transformers.T5Config(**sizes, feed_forward_proj="gated-gelu"))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the features."""
+        return self.t5(tokens, attention_mask=torch.ones_like(tokens))[0]
+
+
+class SmolLm(nn.Module):
+    """Compute features of texts by SmolLM-135M, a LLaMA: tokens [n, 128] -> features [n, 128, 576]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30}
+        heads = {"num_attention_heads": 9, "num_key_value_heads": 3}
+        self.llama = transformers.LlamaModel(transformers.LlamaConfig(**sizes, **heads))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the features."""
+        return self.llama(tokens, attention_mask=torch.ones_like(tokens), use_cache=False)[0]
+
+
 class Vit(nn.Module):
     """Compute features of images by ViT-B/16: images [n, 3, 224, 224] -> features [n, 197, 768]."""
 

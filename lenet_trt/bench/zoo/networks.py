@@ -167,6 +167,20 @@ ZOO: tuple[ZooNetwork, ...] = (
         {"tokens": ZooInput((128,), 50000)},
         _FEATURES,
     ),
+    ZooNetwork(
+        "t5_encoder",
+        "T5 1.1 base: RMS norms, attention with a bias of positions, gated layers",
+        _hugging_face("T5Text"),
+        {"tokens": ZooInput((128,), 32000)},
+        _FEATURES,
+    ),
+    ZooNetwork(
+        "smollm",
+        "SmolLM-135M, a LLaMA: RMS norms, rotary positions, heads that share keys, gated layers",
+        _hugging_face("SmolLm"),
+        {"tokens": ZooInput((128,), 49000)},
+        _FEATURES,
+    ),
     ZooNetwork("vit_base", "ViT-B/16: attention over 197 patches", _hugging_face("Vit"), _IMAGES, _FEATURES),
     ZooNetwork(
         "clip_images", "CLIP's ViT-B/16: attention over 197 patches", _hugging_face("ClipImages"), _IMAGES, _FEATURES
