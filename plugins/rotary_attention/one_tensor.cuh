@@ -41,8 +41,8 @@ struct RotatedRows : EvenRows {
         a.value[j] = from_float<T>(fmaf(x, of_c, -y * of_s));
         b.value[j] = from_float<T>(fmaf(y, of_c, x * of_s));
       }
-      store_vector(from, a);
-      store_vector(from + kHalf, b);
+      *reinterpret_cast<uint4*>(from) = *reinterpret_cast<const uint4*>(&a);
+      *reinterpret_cast<uint4*>(from + kHalf) = *reinterpret_cast<const uint4*>(&b);
     }
   }
 };

@@ -1,4 +1,4 @@
-"""Layer norms: the source of every variant, run on the CPU."""
+"""Layer norms and RMS norms: the source of every variant, run on the CPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lenet_trt.kernel import registry
 # Odd lengths, whole packs in fp16 and in fp32 alone, and rows of which a thread has several packs. Merged patches have
 # such numbers of channels.
 SIZES: Mapping[str, tuple[Mapping[str, int], ...]] = {
-    "layer_norm": tuple({"rows": 5, "k": k} for k in (7, 96, 44, 2083)),
+    **dict.fromkeys(("layer_norm", "add_rms_norm"), tuple({"rows": 5, "k": k} for k in (7, 96, 44, 2083))),
     "merge_layer_norm": (
         {"n": 3, "h": 2, "w": 10, "k": 28},
         {"n": 1, "h": 6, "w": 6, "k": 96},
