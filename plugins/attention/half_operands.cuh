@@ -7,8 +7,20 @@
 #include "attention/rounded.cuh"
 #include "attention/tile.cuh"
 
+// What is kept to turn rows that have arrived: where the memory of the team begins, and the first query.
+template <bool kRotated>
+struct Arrived {
+  __device__ __forceinline__ Arrived(unsigned char* /* memory */, int /* first_row */) {}
+};
+template <>
+struct Arrived<true> {
+  unsigned char* const memory;
+  const int first_row;
+  __device__ __forceinline__ Arrived(unsigned char* memory, int first_row) : memory(memory), first_row(first_row) {}
+};
+
 template <typename T, typename Team, typename Rows>
-struct Operands {
+struct Operands : Arrived<Rows::kRotated> {
   static constexpr int kThreads = Team::kThreads;
   static constexpr int kBlocks = kThreads == 256 ? (kDepth <= 64 ? 2 : 1) : kDepth <= 32 ? 5 : kDepth <= 64 ? 4 : 3;
   static constexpr int kSums = kDepth <= 32 ? 2 : 4;  // that take turns: of 8 keys or 8 columns of the values each
@@ -47,13 +59,15 @@ struct Operands {
   static __device__ __forceinline__ float exponential(float value) { return exp2_approx(value); }
 
   const Head<T, Rows> head;
-  unsigned char* const memory;           // that of the team
-  const int first_row;                   // of the queries
   const unsigned keys, values, queries;  // where they lie
   Left held[kHeld ? kSteps : 1];
 
   __device__ __forceinline__ Operands(unsigned char* shared, const Head<T, Rows>& head, int first_row, int first_key)
-      : head(head), memory(shared), first_row(first_row), keys(shared_address(shared)), values(keys + Tile<Team>::kKeysBytes), queries(values + Tile<Team>::kKeysBytes) {
+      : Arrived<Rows::kRotated>(shared, first_row),
+        head(head),
+        keys(shared_address(shared)),
+        values(keys + Tile<Team>::kKeysBytes),
+        queries(values + Tile<Team>::kKeysBytes) {
     copy_rows<Tile<Team>::kRows>(queries, head.rows.from(head.q, first_row), head.m - first_row);
     begin_step(0, first_key);
   }
@@ -64,7 +78,7 @@ struct Operands {
     Team::wait();  // all copies have arrived, and all have left the keys before
     if (next < head.t) begin_step(step + 1, next);
     if constexpr (Rows::kRotated) {
-      if (step == 0) head.rows.template rotate<Team, Tile<Team>::kRows>(numbers(queries), first_row, head.m);
+      if (step == 0) head.rows.template rotate<Team, Tile<Team>::kRows>(numbers(queries), this->first_row, head.m);
       head.rows.template rotate<Team, kKeys>(numbers(keys + place(step)), first_key, head.t);
       Team::wait();
     }
@@ -90,7 +104,7 @@ struct Operands {
 
  private:
   static __device__ __forceinline__ unsigned place(int step) { return step % 2 * kPart * 2; }
-  __device__ __forceinline__ T* numbers(unsigned address) const { return reinterpret_cast<T*>(memory + (address - keys)); }
+  __device__ __forceinline__ T* numbers(unsigned address) const { return reinterpret_cast<T*>(this->memory + (address - keys)); }
 
   __device__ __forceinline__ void begin_step(int step, int first_key) const {
     copy_rows<kKeys>(keys + place(step), head.rows.from(head.k, first_key), head.t - first_key);

@@ -1,5 +1,5 @@
-// rotary_attention by plain multiply-adds, for GPUs before sm_80: y = softmax(scale q k^T + mask) v, for each head, of queries and keys that are turned
-// before.
+// rotary_attention by plain multiply-adds, for GPUs before sm_80: y = softmax(scale q k^T + mask) v, for each head, of queries and keys that
+// are turned before.
 //
 // x [n, t, R + 2, g, D], cos and sin [t, D], mask [1 or n, 1 or R g, 1 or t, t] -> y [n, t, R, g, D].
 //
