@@ -1,8 +1,9 @@
 """Define the rule that writes an RMS norm as one node: ``RMSNormalization(x, scale, epsilon=...)`` over the last axis.
 
-It divides by the root of the mean square, without a mean: T5, LLaMA and most language models since have it. Up to opset
-22 exporters write six or seven nodes: ``Pow``, ``ReduceMean``, ``Add``, ``Sqrt``, ``Reciprocal`` or ``Div``, ``Mul``, and
-the ``Mul`` by the scale. ``axes_input=1`` is there where an axis is an input of ``ReduceMean``, from opset 18 on.
+It divides by the root of the mean square, without a mean: T5, LLaMA and most language models since have it. Up to
+opset 22 exporters write six or seven nodes: ``Pow``, ``ReduceMean``, ``Add``, ``Sqrt``, ``Reciprocal`` or ``Div``,
+``Mul``, and the ``Mul`` by the scale. ``axes_input=1`` is there where an axis is an input of ``ReduceMean``, from
+opset 18 on.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import numpy as np
 from lenet_trt.fuse.movement import REPEATING, as_it_lies, known_sizes_of, moved, source_of
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
-_HEADS = 4  # axes: [n, heads, tokens, d]
+_LEAST_AXES = 4  # [n, heads, tokens, d]
 _OF_EACH_NUMBER = ("Cos", "Sin", "Cast", "Unsqueeze", "Mul")
 
 
@@ -31,9 +31,9 @@ class RotaryPositions:
 
 
 def rotary_positions(graph: WorkingGraph, name: str) -> RotaryPositions | None:
-    """Return how a value [n, heads, tokens, d] is turned by its tokens, if it is."""
+    """Return how a value [..., heads, tokens, d] is turned by its tokens, if it is."""
     add, sizes = graph.producer(name), known_sizes_of(graph, name)
-    if add is None or not add.is_op("Add") or sizes is None or len(sizes) != _HEADS:
+    if add is None or not add.is_op("Add") or sizes is None or len(sizes) < _LEAST_AXES:
         return None
     products = [graph.producer(value) for value in add.inputs]
     if any(product is None or not product.is_op("Mul") for product in products):
@@ -61,7 +61,8 @@ def _exchanged_halves(graph: WorkingGraph, x: str, name: str) -> list[WorkingNod
     concat, sizes = graph.producer(name), known_sizes_of(graph, x)
     if concat is None or not concat.is_op("Concat") or sizes is None or len(concat.inputs) != 2:
         return None
-    if concat.attributes.get("axis") not in (-1, _HEADS - 1) or sizes[-1] % 2:
+    last = len(sizes) - 1
+    if concat.attributes.get("axis") not in (-1, last) or sizes[-1] % 2:
         return None
     negative = graph.producer(concat.inputs[0])
     if negative is None or not negative.is_op("Neg"):
@@ -73,7 +74,7 @@ def _exchanged_halves(graph: WorkingGraph, x: str, name: str) -> list[WorkingNod
         if node is None or not node.is_op("Slice", "Split") or node.inputs[0] != x:
             return None
         layout = as_it_lies(sizes)
-        if moved(graph, node, layout, value) != layout.part(_HEADS - 1, start, half):
+        if moved(graph, node, layout, value) != layout.part(last, start, half):
             return None
         if node not in nodes:
             nodes.append(node)
@@ -83,7 +84,7 @@ def _exchanged_halves(graph: WorkingGraph, x: str, name: str) -> list[WorkingNod
 def _is_angles(graph: WorkingGraph, name: str, sizes: tuple[int, ...]) -> bool:
     """Return whether a value has an angle for each token and column, and its second half repeats the first one."""
     shape = known_sizes_of(graph, name)
-    if shape is None or (1,) * (_HEADS - len(shape)) + shape != (1, 1, *sizes[2:]):
+    if shape is None or shape[-2:] != sizes[-2:] or len(shape) > len(sizes) or set(shape[:-2]) - {1}:
         return False
     return _repeats_itself(graph, name)
 
@@ -107,4 +108,8 @@ def _repeats_itself(graph: WorkingGraph, name: str) -> bool:
         return np.array_equal(*np.split(value, 2, axis=-1))
     if node is None or not node.is_op("Concat"):
         return False
-    return len(node.inputs) == 2 and len(set(node.inputs)) == 1 and node.attributes.get("axis") in (-1, (graph.rank(name) or 0) - 1)
+    return (
+        len(node.inputs) == 2
+        and len(set(node.inputs)) == 1
+        and node.attributes.get("axis") in (-1, (graph.rank(name) or 0) - 1)
+    )

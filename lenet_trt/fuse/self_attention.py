@@ -163,7 +163,7 @@ def _rows(
         if len(shape) < 3 or shape[1] % rows or shape[2] != windows * columns:
             return None
         window_rows = shape[1] // rows
-    elif (masks := _windows_of_mask(graph, products)) > 1:
+    elif (masks := windows_of_mask(graph, products)) > 1:
         if masks % windows:
             return None
         window_rows = masks // windows
@@ -206,7 +206,7 @@ def _shape_of_mask(graph: WorkingGraph, products: Products) -> tuple[tuple[int, 
     return scores, (1,) * (len(scores) - len(mask)) + mask
 
 
-def _windows_of_mask(graph: WorkingGraph, products: Products) -> int:
+def windows_of_mask(graph: WorkingGraph, products: Products) -> int:
     """Return the number of windows that the mask has, of those of an image; 1 where all have one mask."""
     shapes = _shape_of_mask(graph, products)
     if shapes is None:
@@ -239,7 +239,9 @@ def _open_sizes(graph: WorkingGraph, name: str) -> set[str]:
     return {size for size in graph.shape(name) or () if isinstance(size, str)}
 
 
-def result_of(graph: WorkingGraph, name: str, rows: Rows, rolls: Sequence[Roll]) -> tuple[str, list[WorkingNode]] | None:
+def result_of(
+    graph: WorkingGraph, name: str, rows: Rows, rolls: Sequence[Roll]
+) -> tuple[str, list[WorkingNode]] | None:
     """Return the value in which the results are in the order of the rows, and the nodes that bring them there."""
     shape = known_sizes_of(graph, name)
     layout = None if shape is None else as_it_lies(shape)

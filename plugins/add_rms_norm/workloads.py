@@ -13,6 +13,7 @@ from lenet_trt.bench.workloads import Extent
 from ..rms_norm.workloads import SIZES
 from . import KERNEL
 
+
 def add_rms_norm(x: torch.Tensor, other: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     total = x + other
     return torch.nn.functional.rms_norm(total, scale.shape, scale, 1e-6), total

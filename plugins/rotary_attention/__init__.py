@@ -15,9 +15,9 @@ from ..self_attention.declaration import divided
 from ..windows.declaration import IN_GROUPS
 from .pattern import PATTERNS
 
-n, t, g, repeats, mask_images, mask_heads, mask_rows = axes("n t g repeats mask_images mask_heads mask_rows")
+n, b, t, g, repeats, mask_heads, mask_rows = axes("n b t g repeats mask_heads mask_rows")
 heads = repeats * g
-FLOPS = 4 * n * heads * t * t * d
+FLOPS = 4 * n * b * heads * t * t * d
 
 
 def rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
@@ -31,46 +31,43 @@ def reference(
     x: np.ndarray, cos: np.ndarray, sin: np.ndarray, mask: np.ndarray, *, scale: float, repeats: int
 ) -> np.ndarray:
     """Compute the attention; a row whose keys the mask hides all, by -infinity, is of zeros."""
-    n, t, _, g, d = x.shape
-    every = x.reshape(n, t, (repeats + 2) * g, d)
-    q, k, v = np.split(every, [repeats * g, (repeats + 1) * g], axis=2)
-    k, v = (np.repeat(each, repeats, axis=2) for each in (rotated(k, cos, sin), v))
-    return attended(rotated(q, cos, sin), k, v, scale, mask).reshape(n, t, repeats, g, d)
+    n, b, t, _, g, d = x.shape
+    every = x.reshape(n, b, t, (repeats + 2) * g, d)
+    q, k, v = np.split(every, [repeats * g, (repeats + 1) * g], axis=-2)
+    k, v = (np.repeat(each, repeats, axis=-2) for each in (rotated(k, cos, sin), v))
+    return attended(rotated(q, cos, sin), k, v, scale, mask).reshape(n, b, t, repeats, g, d)
 
 
-def example(
-    n: int, t: int, g: int, d: int, repeats: int, mask: str = "", **more: Any
-) -> Mapping[str, Any]:
-    """Return sizes; ``mask`` names the axes over which the mask is not the same: images, heads, queries."""
+def example(n: int, b: int, t: int, g: int, d: int, repeats: int, mask: str = "", **more: Any) -> Mapping[str, Any]:
+    """Return sizes; ``mask`` names the axes over which the mask is not the same: heads, queries."""
     return {
-        **{"n": n, "t": t, "g": g, "d": d, "repeats": repeats},
-        "mask_images": n if "n" in mask else 1,
+        **{"n": n, "b": b, "t": t, "g": g, "d": d, "repeats": repeats},
         "mask_heads": repeats * g if "h" in mask else 1,
         "mask_rows": t if "q" in mask else 1,
         **more,
     }
 
 
-INTEGERS = (t, g, mask_images, mask_heads, mask_rows)
+INTEGERS = (t, g, b, mask_heads, mask_rows)
 KERNEL = Kernel(
     name="rotary_attention",
     doc="y = Softmax(scale q k^T + mask) v, where q and k are turned by rotary positions, and heads share k and v",
     axes=(
-        Axis("n", "sequences"),
+        Axis("n", "sequences with one mask"),
+        Axis("b", "masks of sequences: 1, where all have the same"),
         Axis("t", "tokens of a sequence"),
         Axis("g", "heads of keys and values"),
         Axis("d", "elements of a query, a key and a value in a head", static=True),
-        Axis("mask_images", "sequences that the mask has: all, or 1"),
         Axis("mask_heads", "heads that the mask has: all, or 1"),
         Axis("mask_rows", "queries that the mask has: all, or 1"),
     ),
     inputs=(
-        Tensor("x", (n, t, repeats + 2, g, d), "T", "queries, keys and values of each token"),
+        Tensor("x", (n, b, t, repeats + 2, g, d), "T", "queries, keys and values of each token"),
         Tensor("cos", (t, d), "T", "cosines of each token's angles; the second half of a row repeats the first one"),
         Tensor("sin", (t, d), "T", "sines of the same"),
-        Tensor("mask", (mask_images, mask_heads, mask_rows, t), "T", "what is added to the scores"),
+        Tensor("mask", (b, mask_heads, mask_rows, t), "T", "what is added to the scores"),
     ),
-    outputs=(Tensor("y", (n, t, repeats, g, d), "T", "sums of the values, each times its share"),),
+    outputs=(Tensor("y", (n, b, t, repeats, g, d), "T", "sums of the values, each times its share"),),
     types=TYPES[1:],
     attributes=(
         SCALE,
@@ -78,27 +75,26 @@ KERNEL = Kernel(
     ),
     requires=(d <= MOST_DEPTH)
     & d.multiple_of(16)
-    & (n * heads * t <= INT32_MAX)
-    & ((mask_images - 1) * (n - mask_images)).equals(0)
+    & (n * b * heads * t <= INT32_MAX)
     & ((mask_heads - 1) * (heads - mask_heads)).equals(0)
     & ((mask_rows - 1) * (t - mask_rows)).equals(0),
     variants=(
-        divided("rotary_attention", t, n * heads, INTEGERS),
-        *variants_of_attention("rotary_attention", n, t, INTEGERS, masked=True, heads=heads),
+        divided("rotary_attention", t, n * b * heads, INTEGERS),
+        *variants_of_attention("rotary_attention", n * b, t, INTEGERS, masked=True, heads=heads),
     ),
     patterns=PATTERNS,
     reference=reference,
     max_elements=2**40,
     examples=(
-        example(1, 1, 1, 16, 1),
-        example(2, 70, 2, 32, 3, "q"),
-        example(1, 131, 3, 48, 1, "nhq", scale=0.25),
-        example(3, 33, 1, 64, 8, "nq"),
-        example(2, 128, 4, 64, 3, "q"),
-        example(1, 300, 2, 128, 4, "q"),
+        example(1, 1, 1, 1, 16, 1),
+        example(2, 1, 70, 2, 32, 3, "q"),
+        example(1, 2, 131, 3, 48, 1, "hq", scale=0.0625),
+        example(2, 3, 33, 1, 64, 8, "q"),
+        example(2, 1, 128, 4, 64, 3, "q"),
+        example(1, 1, 300, 2, 128, 4, "q"),
         # Blocks for every multiprocessor; and few, but long sequences.
-        example(33, 162, 2, 64, 4, "n"),
-        example(1, 600, 1, 64, 7, "hq"),
+        example(1, 33, 162, 2, 64, 4),
+        example(1, 1, 600, 1, 64, 7, "hq"),
     ),
     claims=claims(FLOPS),
     in_groups=IN_GROUPS,

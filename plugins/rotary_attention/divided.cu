@@ -1,6 +1,6 @@
 // rotary_attention on tensor cores, for few rows: the warps of a block divide the keys of 16 queries.
 //
-// x [n, t, R + 2, g, D], cos and sin [t, D], mask [1 or n, 1 or R g, 1 or t, t] -> y [n, t, R, g, D].
+// x [n, b, t, R + 2, g, D], cos and sin [t, D], mask [b, 1 or R g, 1 or t, t] -> y [n, b, t, R, g, D].
 // Mapping and bytes: attention/divided_keys.cuh. Rows, and how they are turned: one_tensor.cuh; each warp turns its keys, and the queries.
 constexpr int kMostKeys = 32;  // of a warp at a time
 #include "attention/divided_keys.cuh"
@@ -10,8 +10,8 @@ ASSERT_LAUNCH(rotary_attention_divided, LAUNCH_THREADS, kDividedBytes<LAUNCH_THR
 
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS, 1)
     rotary_attention_divided(const T* __restrict__ x, const T* __restrict__ cos, const T* __restrict__ sin,
-                             const T* __restrict__ mask, int t, int groups, int mask_images, int mask_heads, int mask_rows, T* __restrict__ y) {
+                             const T* __restrict__ mask, int t, int groups, int masks, int mask_heads, int mask_rows, T* __restrict__ y) {
   wait_for_previous_kernel();
   extern __shared__ __align__(128) unsigned char shared[];
-  attention_by_divided_keys<LAUNCH_THREADS, RotatedHeads>(shared, {x, cos, sin, {mask, mask_images, mask_heads, mask_rows, t}, t, groups, y});
+  attention_by_divided_keys<LAUNCH_THREADS, RotatedHeads>(shared, {x, cos, sin, {mask, masks, mask_heads, mask_rows, t}, t, groups, y});
 }

@@ -1,7 +1,7 @@
 // rotary_attention by plain multiply-adds, for GPUs before sm_80: y = softmax(scale q k^T + mask) v, for each head, of queries and keys that
 // are turned before.
 //
-// x [n, t, R + 2, g, D], cos and sin [t, D], mask [1 or n, 1 or R g, 1 or t, t] -> y [n, t, R, g, D].
+// x [n, b, t, R + 2, g, D], cos and sin [t, D], mask [b, 1 or R g, 1 or t, t] -> y [n, b, t, R, g, D].
 //
 // Mapping: a warp a row, which reads and turns all keys of its head once (attention/layer.cuh). Bytes: k and v once for each row, from L2; q and y
 // once.
@@ -13,7 +13,7 @@ ASSERT_LAUNCH(rotary_attention_rows, kThreads, 0);
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     rotary_attention_rows(const T* __restrict__ x, const T* __restrict__ cos, const T* __restrict__ sin,
-                          const T* __restrict__ mask, int n, int t, int groups, int mask_images, int mask_heads, int mask_rows, T* __restrict__ y) {
+                          const T* __restrict__ mask, int sequences, int t, int groups, int masks, int mask_heads, int mask_rows, T* __restrict__ y) {
   wait_for_previous_kernel();
-  attention_by_rows<RotatedHeads>({x, cos, sin, {mask, mask_images, mask_heads, mask_rows, t}, t, groups, y}, n, kThreads);
+  attention_by_rows<RotatedHeads>({x, cos, sin, {mask, masks, mask_heads, mask_rows, t}, t, groups, y}, sequences, kThreads);
 }

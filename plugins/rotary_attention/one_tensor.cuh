@@ -1,8 +1,8 @@
 // Where rotary_attention finds the rows of a head, and how it turns them: queries, keys and values are heads of one tensor.
 //
-// x [n, t, R + 2, g, D] -> y [n, t, R, g, D]: R g heads of queries, g of keys, g of values. R heads of queries in a row have the same keys and
+// x [n, b, t, R + 2, g, D] -> y [n, b, t, R, g, D]: R g heads of queries, g of keys, g of values. R heads of queries in a row have the same keys and
 // values.
-// The angles of a token: cos and sin [t, D], of which the first half is read, since the second one repeats it. mask [1 or n, 1 or R g, 1 or t, t].
+// The angles of a token: cos and sin [t, D], of which the first half is read, since the second one repeats it. mask [b, 1 or R g, 1 or t, t].
 #pragma once
 
 #include "attention/tile.cuh"

@@ -12,34 +12,41 @@ from ..masked_attention.pattern import GUARDED, guarded
 
 def in_onnx(op: Any, x: Any, cos: Any, sin: Any, mask: Any, scale: Any, repeats: Any, *, zeros: bool = False) -> Any:
     """Compute the attention with ONNX's own nodes; ``zeros``: for a row without a key."""
-    g, d = (op.Slice(op.Shape(x), op.ints(axis), op.ints(axis + 1)) for axis in (3, 4))
+    g, d = (op.Slice(op.Shape(x), op.ints(axis), op.ints(axis + 1)) for axis in (4, 5))
     heads = op.Mul(g, repeats)
-    every = op.Transpose(op.Reshape(x, op.Concat(op.ints(0, 0, -1), d, axis=0)), perm=[0, 2, 1, 3])
+    every = op.Transpose(op.Reshape(x, op.Concat(op.ints(0, 0, 0, -1), d, axis=0)), perm=[0, 1, 3, 2, 4])
     half = op.Div(d, op.ints(2))
 
     def part(of: Any, start: Any, end: Any, axis: int) -> Any:
         return op.Slice(of, start, end, op.ints(axis))
 
     def rotated(of: Any) -> Any:
-        first, second = part(of, op.ints(0), half, -1), part(of, half, d, -1)
-        c, s = (part(angle, op.ints(0), half, -1) for angle in (cos, sin))
-        turned = op.Sub(op.Mul(first, c), op.Mul(second, s)), op.Add(op.Mul(second, c), op.Mul(first, s))
-        return op.Concat(*turned, axis=-1)
+        turned = op.Concat(op.Neg(part(of, half, d, -1)), part(of, op.ints(0), half, -1), axis=-1)
+        return op.Add(op.Mul(of, cosines), op.Mul(turned, sines))
+
+    def twice(angles: Any) -> Any:
+        """Return the first half of each row, twice."""
+        first = part(angles, op.ints(0), half, -1)
+        return op.Concat(first, first, axis=-1)
+
+    cosines, sines = twice(cos), twice(sin)
 
     def repeated(of: Any) -> Any:
-        """Return [n, heads, t, d] of [n, g, t, d]."""
-        once = op.Unsqueeze(of, op.ints(2))
+        """Return [n, b, heads, t, d] of [n, b, g, t, d]."""
+        once = op.Unsqueeze(of, op.ints(3))
         shape = op.Shape(once)
-        wide = op.Concat(part(shape, op.ints(0), op.ints(2), 0), repeats, part(shape, op.ints(3), op.ints(5), 0), axis=0)
-        return op.Reshape(op.Expand(once, wide), op.Concat(op.ints(0), heads, op.ints(-1), d, axis=0))
+        wide = op.Concat(
+            part(shape, op.ints(0), op.ints(3), 0), repeats, part(shape, op.ints(4), op.ints(6), 0), axis=0
+        )
+        return op.Reshape(op.Expand(once, wide), op.Concat(op.ints(0, 0), heads, op.ints(-1), d, axis=0))
 
     of_keys, of_values = op.Add(heads, g), op.Add(op.Add(heads, g), g)
-    q, k = rotated(part(every, op.ints(0), heads, 1)), repeated(rotated(part(every, heads, of_keys, 1)))
-    v = repeated(part(every, of_keys, of_values, 1))
-    scores = op.Add(op.Mul(op.MatMul(q, op.Transpose(k, perm=[0, 1, 3, 2])), scale), mask)
+    q, k = rotated(part(every, op.ints(0), heads, 2)), repeated(rotated(part(every, heads, of_keys, 2)))
+    v = repeated(part(every, of_keys, of_values, 2))
+    scores = op.Add(op.Mul(op.MatMul(q, op.Transpose(k, perm=[0, 1, 2, 4, 3])), scale), mask)
     shares = op.Softmax(scores, axis=-1)
-    y = op.Transpose(op.MatMul(guarded(op, shares, scale) if zeros else shares, v), perm=[0, 2, 1, 3])
-    return op.Reshape(y, op.Concat(op.ints(0, 0), repeats, g, d, axis=0))
+    y = op.Transpose(op.MatMul(guarded(op, shares, scale) if zeros else shares, v), perm=[0, 1, 3, 2, 4])
+    return op.Reshape(y, op.Concat(op.ints(0, 0, 0), repeats, g, d, axis=0))
 
 
 def _pattern(of_node: Mapping[str, int], covered_by: Pattern | None = None) -> Pattern:

@@ -13,20 +13,20 @@ from lenet_trt.bench.workloads import Extent
 
 from . import KERNEL
 
-# Sequences, tokens, heads of keys, elements; sequences, heads and queries of the mask.
+# Sequences, masks, tokens, heads of keys, elements; heads and queries of the mask.
 SIZES = (
-    Rows("12 heads, 4 of keys, 1 text", (1, 128, 4, 64, 1, 1, 128), {"repeats": 3}),
-    Rows("12 heads, 4 of keys, 32 texts", (32, 128, 4, 64, 1, 1, 128), {"repeats": 3}),
-    Rows("32 heads, 8 of keys, 1 text", (1, 2048, 8, 128, 1, 1, 2048), {"repeats": 4}),
+    Rows("12 heads, 4 of keys, 1 text", (1, 1, 128, 4, 64, 1, 128), {"repeats": 3}),
+    Rows("12 heads, 4 of keys, 32 texts", (32, 1, 128, 4, 64, 1, 128), {"repeats": 3}),
+    Rows("32 heads, 8 of keys, 1 text", (1, 1, 2048, 8, 128, 1, 2048), {"repeats": 4}),
 )
 
 
 def attention(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor, repeats: int) -> torch.Tensor:
-    n, t, _, g, d = x.shape
-    q, k, v = x.reshape(n, t, -1, d).transpose(1, 2).split([repeats * g, g, g], dim=1)
+    n, b, t, _, g, d = x.shape
+    q, k, v = x.reshape(n * b, t, -1, d).transpose(1, 2).split([repeats * g, g, g], dim=1)
     q, k = (_rotated(each, cos, sin) for each in (q, k))
     y = scaled_dot_product_attention(q, k, v, mask, scale=0.125, enable_gqa=True)
-    return y.transpose(1, 2).reshape(n, t, repeats, g, d)
+    return y.transpose(1, 2).reshape(n, b, t, repeats, g, d)
 
 
 def _rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

@@ -13,11 +13,11 @@ from lenet_trt.kernel.examples import kernel_inputs, plain_inputs
 
 KERNEL = registry.kernel("rotary_attention")
 # Queries that do not fill a block, or a warp; several steps of keys, the last one with a few.
-SHARED = {"n": 2, "t": 70, "g": 2, "d": 32, "mask_images": 1, "mask_heads": 1, "mask_rows": 70}
-DEEP = {"n": 1, "t": 69, "g": 1, "d": 80, "mask_images": 1, "mask_heads": 3, "mask_rows": 1}
+SHARED = {"n": 2, "b": 1, "t": 70, "g": 2, "d": 32, "mask_heads": 1, "mask_rows": 70}
+DEEP = {"n": 1, "b": 1, "t": 69, "g": 1, "d": 80, "mask_heads": 3, "mask_rows": 1}
 # More keys than warps have at a time, and warps that have none.
-FEW_HEADS = {"n": 3, "t": 101, "g": 1, "d": 64, "mask_images": 3, "mask_heads": 1, "mask_rows": 101}
-MANY_KEYS = {"n": 1, "t": 300, "g": 1, "d": 16, "mask_images": 1, "mask_heads": 1, "mask_rows": 1}
+FEW_HEADS = {"n": 2, "b": 2, "t": 101, "g": 1, "d": 64, "mask_heads": 1, "mask_rows": 101}
+MANY_KEYS = {"n": 1, "b": 1, "t": 300, "g": 1, "d": 16, "mask_heads": 1, "mask_rows": 1}
 ATTRIBUTES = {"scale": 0.3, "repeats": 3}
 
 
@@ -51,7 +51,9 @@ def hide_all_keys_of_a_row(arrays: list[np.ndarray]) -> None:
 
 @needs_gcc
 @pytest.mark.parametrize("change", [hide_every_second_key, hide_all_keys_of_a_row])
-def test_a_mask_hides_keys(change: Callable[[list[np.ndarray]], None], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_mask_hides_keys(
+    change: Callable[[list[np.ndarray]], None], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     for variant in ("tensor64", "divided"):
         assert disagreement_on_cpu(KERNEL, variant, SHARED, ATTRIBUTES, change, tmp_path_factory, "fp16") is None
 
