@@ -102,7 +102,8 @@ def command(arguments: argparse.Namespace) -> int:
     """Trace, write the timeline and print its tables."""
     output = _output(arguments.output)
     model: Path | None = arguments.model
-    if model is not None and model.name and output == sidecar_path(model):  # "." has no name
+    # "." has no name.
+    if model is not None and model.name and model.suffix != ".onnx" and output == sidecar_path(model):
         raise UsageError(f"-o {output}: the engine's sidecar has this name: choose another name")
     report = output.with_suffix(_REPORT_SUFFIX)
     _guard(arguments, output, report)
