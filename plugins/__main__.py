@@ -17,16 +17,18 @@ from lenet_trt.bench.record import load_record
 from lenet_trt.bench.resource_table import ResourceRow, resource_table
 from lenet_trt.cuda.gpus import sm_number, sm_text
 from lenet_trt.cuda.resources import MULTIPROCESSORS_OF, resources_of
-from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.errors import UsageError
 from lenet_trt.kernel import Attribute, Kernel, Variant
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.examples import ExampleCase, cases
+from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.registry import kernels, plugins_dir
 
-# Records of `lenet-trt bench kernels`, a folder a GPU: in the repository, and where the package is installed.
+# Records of `lenet-trt bench kernels`, a folder a GPU: in the repository, and where the package is installed. One that
+# has other workloads than the suite's own set is called kernels_NAME.json.
 RESULTS = "docs/results"
 INSTALLED = "records"
-RECORD = "kernels.json"
+RECORDS = "kernels*.json"
 _LONG_CONDITION = 60
 # GeForce and Jetson, of which none was here; Orin is 8.7.
 SMS = (75, 86, 87, 89, 120)
@@ -73,13 +75,13 @@ def describe(kernel: Kernel) -> dict[str, Any]:
 def measurements(name: str, folder: Path) -> list[dict[str, Any]]:
     """Return measurements of a kernel: its time, the best peer and its time, and the GPU, for each workload.
 
-    Records are the ``kernels.json`` in the folder's folders; without any there are none.
+    Records are those of `lenet-trt bench kernels` in the folder's folders; without any there are none.
 
     Raises:
         LenetTrtError: a record is damaged.
     """
     rows: list[dict[str, Any]] = []
-    for path in sorted(folder.glob(f"*/{RECORD}")):
+    for path in sorted(folder.glob(f"*/{RECORDS}")):
         found = gains(load_record(path))
         rows += [{**row, "record": f"{path.parent.name}/{path.name}"} for row in found if row["kernel"] == name]
     return rows
@@ -142,16 +144,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     """List the kernels."""
-    known = kernels()
-    unknown = [name for name in arguments.names if name not in known]
-    if unknown:
-        raise LenetTrtError(f"there is no kernel {unknown[0]!r}; known are {', '.join(known)}")
+    known = [kernel_named(name) for name in arguments.names] or list(kernels().values())
     if arguments.resources is not None:
-        table = [row for name in arguments.names or known for row in resource_rows(known[name], arguments.resources)]
+        table = [row for kernel in known for row in resource_rows(kernel, arguments.resources)]
         lines = ",\n".join(json.dumps(asdict(row)) for row in table)
         print(f"[\n{lines}\n]" if arguments.json else resource_table(table))
         return 0
-    listed = [describe(known[name]) for name in arguments.names or known]
+    listed = [describe(kernel) for kernel in known]
     if arguments.json:
         print(json.dumps(listed, indent=2))
         return 0
@@ -177,7 +176,9 @@ def _text(entry: Mapping[str, Any], variants: bool, measured: bool) -> str:
     else:
         lines.append(f"  variants  {', '.join(variant['name'] for variant in entry['variants'])}")
     if not entry["measured"]:
-        lines.append(f"  measured  {'no' if entry['measured'] == [] else 'the records are not installed'}")
+        lines.append(
+            f"  measured  {'not by bench kernels' if entry['measured'] == [] else 'the records are not installed'}"
+        )
     elif measured:
         lines += [f"  measured  {_measured_text(row)}" for row in entry["measured"]]
     else:

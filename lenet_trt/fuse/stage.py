@@ -147,12 +147,7 @@ def chosen_kernels(plugins: str | Sequence[str | Kernel]) -> list[Kernel]:
             chosen[entry.name] = entry
             continue
         for name in filter(None, (part.strip() for part in entry.split(","))):
-            try:
-                chosen[name] = registry.kernel(name)
-            except LenetTrtError as error:
-                if name in registry.kernels():
-                    raise  # it is there, and cannot be loaded
-                raise UsageError(f"--plugins: {error}") from error
+            chosen[name] = registry.kernel(name)
     if not chosen:
         raise UsageError("--plugins names no kernel: give auto, all, none, or names joined by commas")
     return list(chosen.values())

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import lenet_trt
-from lenet_trt.errors import LenetTrtError
+from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.declaration import Kernel
 
 ENVIRONMENT = "LENET_TRT_PLUGINS"
@@ -32,18 +32,16 @@ def kernel(name: str) -> Kernel:
     """Return the kernel of that name; only its own folder is imported.
 
     Raises:
-        LenetTrtError: no kernel has that name (the message lists the known ones), or it cannot be loaded.
+        UsageError: no kernel has that name.
+        LenetTrtError: it cannot be loaded.
     """
     folders = _folders()
     if name not in folders:
         import difflib
 
         close = difflib.get_close_matches(name, folders, n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        raise LenetTrtError(
-            f"there is no kernel {name!r}{hint}; known are {', '.join(sorted(folders)) or 'none'}: "
-            f"name the folder of your own kernels in ${ENVIRONMENT}"
-        )
+        hint = f"did you mean {close[0]}?" if close else f"${ENVIRONMENT} names the folder of your own;"
+        raise UsageError(f"there is no kernel {name!r}: {hint} `lenet-trt plugins` lists them")
     return load_kernel(folders[name])
 
 

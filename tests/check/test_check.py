@@ -124,7 +124,7 @@ def test_json_has_every_outcome(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["no_such_kernel"], 1, "there is no kernel 'no_such_kernel'"),
+        (["sofmax"], 2, "there is no kernel 'sofmax': did you mean softmax?"),
         (["maxpool2", "--only", "speed"], 2, "--only takes examples, patterns, compile, serialize, values"),
         (["maxpool2", "--sanitize", "leak"], 2, "--sanitize takes memcheck, racecheck"),
         (["maxpool2", "--targets", "sm_70"], 1, "no target 'sm_70'"),

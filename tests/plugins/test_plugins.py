@@ -109,10 +109,10 @@ def test_no_variant_needs_more_blocks_than_a_grid_has(name: str) -> None:
         assert all(as_dim(each.launch.grid[1]).evaluate(sizes) <= 65_535 for each in usable), types.name
 
 
-def test_an_unknown_name_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plugins", "conv7x7"]) == 1
-    first = min(registry.kernels())
-    assert f"there is no kernel 'conv7x7'; known are {first}" in capsys.readouterr().err
+@pytest.mark.parametrize("words", [["plugins", "sofmax"], ["plugins", "sofmax", "--resources"]])
+def test_an_unknown_name_is_bad_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert "there is no kernel 'sofmax': did you mean softmax?" in capsys.readouterr().err
 
 
 def test_measurements_are_read_from_the_records(tmp_path: Path) -> None:
@@ -132,6 +132,8 @@ def test_measurements_are_read_from_the_records(tmp_path: Path) -> None:
         "x/kernels.json",
     )
     assert found["us"] == pytest.approx(stats(2).median_us, rel=1e-4)
+    (tmp_path / "x" / "kernels_rows.json").write_text(as_json(made))
+    assert [each["record"] for each in measurements("maxpool2", tmp_path)] == ["x/kernels.json", "x/kernels_rows.json"]
     assert measurements("lenet5", tmp_path) == []
     assert measurements("maxpool2", tmp_path / "none") == []
     (tmp_path / "x" / "kernels.json").write_text("{")
