@@ -13,7 +13,7 @@ from lenet_trt.errors import UsageError
 from lenet_trt.fuse.stage import CHOICES_HELP
 from lenet_trt.images.form import ImageOptions, add_image_arguments, image_options
 from lenet_trt.kernel.bind import Shape
-from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, parse_shapes
+from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, LENET5_BATCH, parse_shapes
 from lenet_trt.options import add_sizes, number, sizes_from_text, whole
 from lenet_trt.overwrite import add_overwrite
 from lenet_trt.tensorrt.engine import VERBOSITIES, BuildOptions
@@ -34,7 +34,8 @@ class BuildRequest:
 
     ``onnx``: a model file; None is LeNet-5, exported afresh where torch is installed.
     ``precision``: None keeps the model's own types.
-    ``batch``: MIN:OPT:MAX of the first axis; ``shapes``: the min, opt and max shapes by input name instead.
+    ``batch``: MIN:OPT:MAX of the first axis (None: ``default_batch``); ``shapes``: the min, opt and max shapes by input
+    name instead.
     ``sizes``: sizes of open axes by their names, which the engine then has for good.
     ``plugins``: "none", "auto", "all" or kernel names joined by commas, as ``lenet_trt.fuse.stage.fuse`` takes them.
     ``plugin_route``: the way of the kernels into TensorRT ("ptx", "python", "library"); None is the flavor's default.
@@ -69,6 +70,11 @@ class BuildRequest:
         precision = self.precision or ("fp32" if self.onnx is None else None)
         parts = (stem, precision, "plugins" if self.plugins != "none" else None)
         return "-".join(filter(None, parts)) + ".engine"
+
+    @property
+    def default_batch(self) -> str:
+        """Return the sizes of the first axis where neither ``batch`` nor ``shapes`` gives them."""
+        return LENET5_BATCH if self.onnx is None else DEFAULT_BATCH
 
     @property
     def engine(self) -> Path:
@@ -130,7 +136,11 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         f"{', '.join(map(sm_text, RTX_PORTABLE_SMS))}, for full TensorRT the GPU here)",
     )
     shapes = parser.add_argument_group("shapes of a model with dynamic axes")
-    shapes.add_argument("--batch", metavar="MIN:OPT:MAX", help=f"size of the first axis (default: {DEFAULT_BATCH})")
+    shapes.add_argument(
+        "--batch",
+        metavar="MIN:OPT:MAX",
+        help=f"size of the first axis (default: {DEFAULT_BATCH}, and {LENET5_BATCH} for the shipped LeNet-5)",
+    )
     for option, which in (("--minShapes", "smallest"), ("--optShapes", "usual"), ("--maxShapes", "largest")):
         text = f"{which} shape of each dynamic input, written as for trtexec; several joined by commas"
         shapes.add_argument(option, metavar="NAME:1x3x28x28,...", help=text)

@@ -24,7 +24,7 @@ from lenet_trt.onnx_model.attention import ATTENTION_OPSET, written_out
 from lenet_trt.onnx_model.fixed_axes import batch_sizes, with_sizes
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes, recorded, refuse_copy
 from lenet_trt.onnx_model.precision import convert, has_fp32_gemm, kinds_of, refuse_plugin_nodes
-from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, inputs_of, parse_batch, profile_for
+from lenet_trt.onnx_model.profiles import inputs_of, parse_batch, profile_for
 from lenet_trt.onnx_model.quantization import FLOAT8_OPSET, at_opset, check_quantization, quantized_nodes
 from lenet_trt.onnx_model.read import (
     described_tensors,
@@ -87,7 +87,7 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
             f"--{request.precision}: {request.onnx} has to be calibrated with training images first: "
             f"lenet-trt quantize {request.onnx} --{request.precision} --data FOLDER, then build from what it writes"
         )
-    smallest, _, largest = parse_batch(request.batch or DEFAULT_BATCH)
+    smallest, _, largest = parse_batch(request.batch or request.default_batch)
     flavor = select(request.flavor)
     if not flavor.can.timing_cache and request.options.timing_cache is not None:
         raise UsageError(
@@ -114,7 +114,7 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
         precise = _with_precision(original, request, flavor)
         reads_attention = flavor.can.opset >= ATTENTION_OPSET
         ports = inputs_of(precise)
-        profiles = profile_for(ports, request.batch, request.shapes)
+        profiles = profile_for(ports, request.batch, request.shapes, request.default_batch)
         usual = {
             axis: size
             for name, profile in profiles.items()
@@ -194,7 +194,7 @@ def _inputs(request: BuildRequest, flavor: Flavor, targets: Sequence[int], route
         "plugin_route": request.plugin_route,
         "library": sha256_file(library) if library is not None and library.is_file() else None,
         "kernels": {kernel.name: source_sha256(kernel) for kernel in chosen_kernels(request.plugins)},
-        "batch": request.batch or (DEFAULT_BATCH if request.shapes is None else None),
+        "batch": request.batch or (request.default_batch if request.shapes is None else None),
         "shapes": None
         if request.shapes is None
         else [{name: list(shape) for name, shape in shapes.items()} for shapes in request.shapes],

@@ -16,7 +16,8 @@ from lenet_trt.options import GIVE_SIZES, read_whole
 
 Axes: TypeAlias = tuple[int | str, ...]
 
-DEFAULT_BATCH = "1:64:16384"
+DEFAULT_BATCH = "1:8:32"
+LENET5_BATCH = "1:64:16384"  # of the shipped LeNet-5, whose images are small: up to the whole test set
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,12 @@ def profile_for(
     inputs: Mapping[str, Axes],
     batch: str | None = None,
     shapes: tuple[Mapping[str, Shape], Mapping[str, Shape], Mapping[str, Shape]] | None = None,
+    default: str = DEFAULT_BATCH,
 ) -> dict[str, Profile]:
     """Choose a profile for every dynamic input; a model without any gets an empty answer.
 
     ``shapes`` are the smallest, usual and largest shapes by input name; without them ``batch`` (``MIN:OPT:MAX``) sizes
-    the first axis.
+    the first axis, or ``default`` where that is not given.
 
     Raises:
         UsageError: an unknown input, a shape that contradicts the model or its neighbours, or an axis left open.
@@ -105,7 +107,7 @@ def profile_for(
         if batch is not None:
             raise UsageError(f"--batch {batch}: this model's shapes are fixed ({axes_text(inputs)}); leave it out")
         return {}
-    low, usual, high = parse_batch(batch or DEFAULT_BATCH)
+    low, usual, high = parse_batch(batch or default)
     profiles = {}
     for name, axes in dynamic.items():
         rest = tuple(axis for axis in axes[1:] if isinstance(axis, int))

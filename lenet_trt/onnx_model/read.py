@@ -31,8 +31,8 @@ def load_lenet5() -> tuple[ModelProto, str]:
 
     with tempfile.TemporaryDirectory(prefix="lenet-trt-") as folder:
         file = Path(folder) / "lenet5.onnx"
-        provenance = lenet5_onnx(file)
-        return onnx.load(file), f"LeNet-5, {provenance.source} ({provenance.reason})"
+        source = lenet5_onnx(file).source
+        return onnx.load(file), f"LeNet-5, {source}"
 
 
 def load_quantized_lenet5(narrow: str) -> ModelProto:

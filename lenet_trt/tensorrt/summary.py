@@ -36,8 +36,8 @@ def engine_rows(engine: Path, sidecar: Sidecar) -> list[tuple[str, str]]:
         ("precision", _precision_text(inputs)),
     ]
     rows += [("plugin", _plugin_text(entry)) for entry in sidecar.plugins]
-    if not sidecar.plugins and inputs.get("plugins", "none") != "none":
-        rows.append(("plugin", "none: no kernel fits a layer of this network (lenet-trt fuse says why)"))
+    if not sidecar.plugins and (plugins := inputs.get("plugins", "none")) != "none":
+        rows.append(("plugin", f"none: --plugins {plugins} takes no kernel for this network (lenet-trt fuse says why)"))
     if sidecar.library is not None:
         rows.append(("library", f"{sidecar.library.name}  (SHA-256 {sidecar.library.sha256[:16]}...), loaded first"))
     rows += [(tensor["io"], tensor_text(name, tensor)) for name, tensor in sidecar.tensors.items()]

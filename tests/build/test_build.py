@@ -52,6 +52,9 @@ def test_the_main_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert main(["build", "--fp32"]) == 0
     said = capsys.readouterr().out
     assert "99.34% of 10,000 MNIST test images" in said
+    assert "from LeNet-5, " in said
+    assert "from 1x1x28x28 to 16384x1x28x28, tuned for 64x1x28x28" in said
+    assert "pip install" not in said
     assert set(files(tmp_path / "engines")) == {"lenet5-fp32.engine", "lenet5-fp32.engine.onnx", "lenet5-fp32.json"}
     monkeypatch.delattr(stage, "engine_from_onnx")  # nothing is built again
     assert main(["build", "--fp32"]) == 0
@@ -70,7 +73,7 @@ def test_each_precision(request_for, precision: str | None) -> None:
         "io": "input",
         "dtype": "float32",
         "shape": ["n", 1, 28, 28],
-        "profile": {"min": [1, 1, 28, 28], "opt": [64, 1, 28, 28], "max": [16384, 1, 28, 28]},
+        "profile": {"min": [1, 1, 28, 28], "opt": [8, 1, 28, 28], "max": [32, 1, 28, 28]},
     }
     assert built.sidecar.evaluation["correct"] > 9900
     assert built.sidecar.made["command"] == "lenet-trt build"
@@ -78,6 +81,7 @@ def test_each_precision(request_for, precision: str | None) -> None:
 
 def test_the_same_again_is_a_no_op_and_a_change_is_not(request_for_small) -> None:
     first = build(request_for_small())
+    assert first.sidecar.tensors["x"]["profile"] == {"min": [1, 4], "opt": [8, 4], "max": [32, 4]}
     before = files(first.engine.parent)
     assert build(request_for_small()).reused
     assert files(first.engine.parent) == before
@@ -288,7 +292,7 @@ def test_shapes_that_contradict_are_named(tmp_path: Path, lenet5: Path) -> None:
         (["build", "--flavor", "other"], 2, "invalid choice"),
         (["build", "--flavor", "tensorrt"], 1, "TensorRT is not installed: pip install 'lenet-trt[tensorrt]'"),
         (["build", "--timing-cache", "t.cache"], 2, "does not time kernels while it builds"),
-        (["build", "--plugins", "dense"], 2, "dense_bias_relu"),
+        (["build", "--plugins", "dense"], 2, "did you mean dense_int8?"),
         (["build", "--plugin-route", "ptx"], 2, "takes plugins by python, library"),
         (["inspect", "none.engine"], 1, "does not exist"),
         (["inspect"], 2, "required"),
@@ -368,7 +372,7 @@ def test_a_build_says_where_no_plugin_fits(tmp_path: Path, capsys: pytest.Captur
     for plugins, told in (("auto", 1), ("none", 0)):
         words = ["build", str(tmp_path / "sin.onnx"), "--plugins", plugins, "-o", str(tmp_path / f"{plugins}.engine")]
         assert main(words) == 0
-        assert capsys.readouterr().out.count("none: no kernel fits a layer of this network") == told
+        assert capsys.readouterr().out.count("none: --plugins auto takes no kernel for this network") == told
 
 
 def test_a_copy_for_tensorrt_is_neither_built_nor_run(lenet5: Path, tmp_path: Path, capsys) -> None:
@@ -380,6 +384,6 @@ def test_a_copy_for_tensorrt_is_neither_built_nor_run(lenet5: Path, tmp_path: Pa
         assert "f.trt.onnx is a copy for TensorRT, " in capsys.readouterr().err
 
 
-def test_an_unknown_plugin_lists_the_known_ones(request_for) -> None:
-    with pytest.raises(UsageError, match="dense_bias_relu"):
+def test_an_unknown_plugin_is_bad_usage(request_for) -> None:
+    with pytest.raises(UsageError, match="there is no kernel 'dense': did you mean dense_int8"):
         build(request_for(plugins="dense"))

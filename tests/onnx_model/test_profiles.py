@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from lenet_trt.errors import UsageError
-from lenet_trt.onnx_model.profiles import Profile, parse_batch, parse_shapes, profile_for
+from lenet_trt.onnx_model.profiles import LENET5_BATCH, Profile, parse_batch, parse_shapes, profile_for
 
 IMAGES = {"images": ("n", 1, 28, 28)}
 
 
-def test_the_default_covers_one_image_to_the_whole_test_set() -> None:
-    profile = profile_for(IMAGES)["images"]
-    assert profile.min == (1, 1, 28, 28)
-    assert profile.max[0] >= 10_000
+def test_the_default_is_a_few_images_and_the_whole_test_set_for_lenet5() -> None:
+    assert profile_for(IMAGES)["images"] == Profile((1, 1, 28, 28), (8, 1, 28, 28), (32, 1, 28, 28))
+    assert profile_for(IMAGES, default=LENET5_BATCH)["images"].max[0] >= 10_000
 
 
 def test_batch_sizes_the_first_axis_of_every_dynamic_input() -> None:
