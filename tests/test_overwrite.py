@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from lenet_trt.cli import VERBS, main, parser_for
+from lenet_trt.export.lenet5 import SHIPPED
 from lenet_trt.files import atomic_path, write_atomic
 
 TRACES = Path(__file__).parents[1] / "docs" / "lost-time"
@@ -275,3 +276,13 @@ def test_a_truncated_record_of_a_build_is_still_one(here: Path) -> None:
     sidecar = Path("m.json")
     sidecar.write_text(json.dumps(json.loads(sidecar.read_text()), indent=2)[:200])
     assert main(["build", "lenet5.onnx", "--batch", "1:1:1", "-o", "m.engine"]) == 0
+
+
+def test_fuse_knows_its_output_without_a_plugin_node(tmp_path: Path) -> None:
+    shutil.copy(SHIPPED, tmp_path / "lenet5.onnx")
+    words = ["fuse", str(tmp_path / "lenet5.onnx"), "-o", str(tmp_path / "z.onnx")]
+    assert main([*words, "--plugins", "none"]) == 0
+    assert main([*words, "--fp16"]) == 0
+    assert main([*words, "--plugins", "none"]) == 0
+    shutil.copy(SHIPPED, tmp_path / "z.onnx")
+    assert main(words) == 1

@@ -10,18 +10,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lenet_trt.errors import UsageError
+from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import is_special, write_atomic
 from lenet_trt.fuse.stage import CHOICES_HELP, fuse
-from lenet_trt.onnx_model.plugin_nodes import Refusal, made_by_fuse, plugin_nodes
+from lenet_trt.onnx_model.plugin_nodes import Refusal, made_by_fuse, plugin_nodes, record
 from lenet_trt.options import add_sizes, sizes_from_text
-from lenet_trt.overwrite import Mark, add_overwrite, guard
+from lenet_trt.overwrite import add_overwrite, guard
 
 if TYPE_CHECKING:
     import onnx
 
 
 NVRTC_MAJORS = ("12", "13")
+_JUDGED = (
+    "note: auto judges for the GPU of --sm, at the sizes of --batch and --sizes; --plugins NAME takes a kernel "
+    "wherever it fits; --json has every reason in full"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="X.Y",
-        help="with --embed: compute capability of a GPU that runs it, such as 8.6; repeatable (default: the GPU here)",
+        help="compute capability of a GPU that runs it, such as 8.6: auto judges for it, and --embed compiles for it; "
+        "repeatable (default: the GPU here)",
     )
     parser.add_argument(
         "--nvrtc",
@@ -83,9 +88,8 @@ def command(arguments: argparse.Namespace) -> int:
     from lenet_trt.onnx_model.fixed_axes import batch_sizes, with_sizes
     from lenet_trt.onnx_model.profiles import axes_text, inputs_of, parse_batch
     from lenet_trt.onnx_model.read import load_model, model_files
+    from lenet_trt.tensorrt.library.targets import targets_for
 
-    if arguments.sm and not arguments.embed:
-        raise UsageError("--sm names the GPUs for embedded kernels: add --embed, or leave --sm out")
     if arguments.nvrtc and not arguments.embed:
         raise UsageError("--nvrtc chooses the compiler of embedded kernels: add --embed, or leave --nvrtc out")
     if arguments.tuned and not arguments.embed:
@@ -112,14 +116,20 @@ def command(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"-o {output}: that is a device or a FIFO, and --embed writes a second file beside it: name a file"
         )
-    # What is written where no kernel fits.
-    plain = model.SerializeToString() if sizes or arguments.fp16 else source.read_bytes()
-    outputs: dict[Path, Mark] = {output: lambda path: made_by_fuse(path) or path.read_bytes() == plain}
-    guard(outputs | ({copy: made_by_fuse} if arguments.embed else {}), model_files(source), arguments.overwrite)
+    outputs = [output, copy] if arguments.embed else [output]
+    guard(dict.fromkeys(outputs, made_by_fuse), model_files(source), arguments.overwrite)
     fused = fuse(model, arguments.plugins, _architectures(arguments.sm), usual)
-    data = fused.model.SerializeToString() if fused.replacements else plain
+    record(fused.model, ())  # the mark of this command, where no kernel was taken
+    if not arguments.json:
+        replaced = {name for done in fused.replacements for name in done.replaced}
+        _print_left([entry for entry in fused.refusals if not replaced.issuperset(entry.replaced)])
+    if arguments.embed and not plugin_nodes(fused.model):
+        raise LenetTrtError(
+            f"--embed: --plugins {arguments.plugins} takes no kernel for {', '.join(targets_for(arguments.sm))}: name "
+            "kernels with --plugins, or leave --embed out"
+        )
     embedded = _embedded(fused.model, arguments.sm, arguments.nvrtc, arguments.tuned) if arguments.embed else None
-    write_atomic(output, data)
+    write_atomic(output, fused.model.SerializeToString())
     tuned = {} if embedded is None else _tuned(embedded)
     if embedded is not None:
         write_atomic(copy, embedded.SerializeToString())
@@ -132,8 +142,6 @@ def command(arguments: argparse.Namespace) -> int:
         }
         print(json.dumps(answer, indent=2))
         return 0
-    replaced = {name for done in fused.replacements for name in done.replaced}
-    _print_left([entry for entry in fused.refusals if not replaced.issuperset(entry.replaced)])
     for done in fused.replacements:
         print(f"{done.node} ({done.types}) replaces {', '.join(done.replaced)}")
     if not fused.replacements:
@@ -171,15 +179,20 @@ def _half(model: onnx.ModelProto, source: Path) -> onnx.ModelProto:
 
 
 def _print_left(refusals: Sequence[Refusal]) -> None:
-    """Print for each kernel the first place where it cannot be used, and why; a network has hundreds of such places."""
+    """Print for each kernel the first place where it cannot be used, and why; a network has hundreds of such places.
+
+    Kernels of other types are told where there is nothing else to tell.
+    """
     by_kernel: dict[str, list[Refusal]] = {}
-    for entry in refusals:
+    for entry in [each for each in refusals if each.brief != ""] or refusals:
         by_kernel.setdefault(entry.kernel, []).append(entry)
     for kernel, (first, *others) in by_kernel.items():
         # A node is refused with its activation and without.
         count = len({entry.replaced[0] for entry in others} - {first.replaced[0]})
         more = f" ({kernel} does not fit {count} other places: --json lists them)" if count else ""
-        print(f"left as it is: {', '.join(first.replaced)}: {first.reason}{more}", file=sys.stderr)
+        print(f"left as it is: {', '.join(first.replaced)}: {first.brief or first.reason}{more}", file=sys.stderr)
+    if any(entry.brief for entry in refusals):
+        print(_JUDGED, file=sys.stderr)
 
 
 def _embedded(model: onnx.ModelProto, sms: Sequence[str], nvrtc: str | None, tuned: Sequence[Path]) -> onnx.ModelProto:

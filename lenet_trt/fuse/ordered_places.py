@@ -10,7 +10,6 @@ import onnx
 from lenet_trt.fuse.constant_sizes import with_known_sizes
 from lenet_trt.fuse.dense_pixels import with_dense_pixels
 from lenet_trt.fuse.joined_layers import with_joined_layers
-from lenet_trt.fuse.match import Match
 from lenet_trt.fuse.normal_form import attention_form, plain_form
 from lenet_trt.fuse.norms_of_sums import with_norms_of_sums
 from lenet_trt.fuse.places import Place, chosen, find_places, nodes_of
@@ -18,8 +17,9 @@ from lenet_trt.fuse.row_order import with_rows_in_order
 from lenet_trt.fuse.working_copy import WorkingGraph
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.onnx_model.fixed_axes import with_sizes
+from lenet_trt.onnx_model.plugin_nodes import Refusal
 
-Found: TypeAlias = "tuple[onnx.ModelProto, list[Place], list[tuple[Match, tuple[str, ...], str]]]"
+Found: TypeAlias = "tuple[onnx.ModelProto, list[Place], list[Refusal]]"
 
 
 def places_in_order(

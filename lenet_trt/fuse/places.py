@@ -18,12 +18,23 @@ from lenet_trt.fuse.match import Match, find
 from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.onnx_function import Numbers, attribute_numbers, body_of, onnx_function, unpacked
 from lenet_trt.fuse.quantized import quantization_around
+from lenet_trt.fuse.unclaimed import when_taken
 from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph, WorkingNode
-from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized, check_plain_weights, claimed, one_holds
+from lenet_trt.kernel.bind import (
+    UNKNOWN,
+    OtherTypesError,
+    Shape,
+    Specialized,
+    check_plain_weights,
+    claimed,
+    one_holds,
+    sizes_of_claims,
+)
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import AxisValue, Condition, as_dim
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN, Views, several_open
+from lenet_trt.onnx_model.plugin_nodes import Refusal
 
 # fp32 weights may be stored as two fp16 halves; anything coarser would change the network.
 _UNPACK_TOLERANCE = 2e-7
@@ -116,7 +127,8 @@ class Place:
             return f"{self.match.outputs[0]} would be copied, and TensorRT's own layers write it to its place"
         if self.claimed:
             return None
-        return "not beside plugins" if self.beside else "not among as many plugins as pay for conversions"
+        where = "beside plugins" if self.beside else "among as many plugins as pay for conversions"
+        return f"auto takes {self.kernel.name} only {where}"
 
     @property
     def kernel(self) -> Kernel:
@@ -124,7 +136,11 @@ class Place:
 
 
 class _UnusableError(Exception):
-    """Say why the kernel cannot be used at a match."""
+    """Say why the kernel cannot be used at a match; ``brief``: see ``Refusal``."""
+
+    def __init__(self, reason: str, brief: str | None = None) -> None:
+        super().__init__(reason)
+        self.brief = brief
 
 
 def find_places(
@@ -132,8 +148,8 @@ def find_places(
     kernels: Sequence[Kernel],
     claims_on: Sequence[int] | None = None,
     plain: WorkingGraph | None = None,
-) -> tuple[list[Place], list[tuple[Match, tuple[str, ...], str]]]:
-    """Return the places where kernels can be used, and matches where they cannot: (match, its nodes, why not).
+) -> tuple[list[Place], list[Refusal]]:
+    """Return the places where kernels can be used, and those where they cannot.
 
     ``claims_on``: a kernel is used only for sizes that its declaration claims, on GPUs of these architectures (none:
     of an architecture that is not known); None: for all sizes. ``plain``: the model's ``plain_form``, where the caller
@@ -142,7 +158,7 @@ def find_places(
     uses = Uses(model.graph)
     ranks = {kernel.name: rank for rank, kernel in enumerate(kernels)}
     places: dict[tuple[str, frozenset[int]], Place] = {}
-    refused: dict[tuple[str, frozenset[int]], tuple[Match, tuple[str, ...], str]] = {}
+    refused: dict[tuple[str, frozenset[int]], Refusal] = {}
     for graph in normal_forms(model, plain):
         for match in find(graph, kernels):
             key = (match.kernel.name, match.origins)
@@ -152,7 +168,8 @@ def find_places(
             try:
                 places[key] = _place(model, graph, uses, match, ranks[match.kernel.name], titles, claims_on)
             except (_UnusableError, LenetTrtError) as error:
-                refused.setdefault(key, (match, titles, str(error)))
+                brief = "" if isinstance(error, OtherTypesError) else getattr(error, "brief", None)
+                refused.setdefault(key, Refusal(match.kernel.name, titles, str(error), brief))
     return list(places.values()), [refusal for key, refusal in refused.items() if key not in places]
 
 
@@ -299,7 +316,8 @@ def _place(
         ranges = " or ".join(map(str, kernel.claims))
         raise _UnusableError(
             f"a library may be faster for inputs of shapes {', '.join(str(list(shape)) for shape in shapes)}: "
-            f"{kernel.name} is taken by itself where {ranges}; --plugins {kernel.name} takes it in spite of that"
+            f"{kernel.name} is taken by itself where {ranges}; --plugins {kernel.name} takes it in spite of that",
+            when_taken(specialized, sizes_of_claims(specialized, shapes, claims_on or (), len(in_model))),
         )
     if kernel.packing is not None:
         _check_packing(graph, match, inputs, shapes)

@@ -112,14 +112,13 @@ def _found(
         judged = places
         claimed = taken = chosen(places)
     replaced = nodes_of(claimed)
-    refusals = [Refusal(match.kernel.name, names, why) for match, names, why in refused]
-    refusals += [
-        Refusal(place.kernel.name, place.titles, f"{missing}: --plugins {place.kernel.name} takes it there")
+    refused += [
+        Refusal(place.kernel.name, place.titles, f"{missing}: --plugins {place.kernel.name} takes it there", missing)
         for place in judged
         if place not in claimed and (missing := place.missing(replaced))
     ]
     result, replacements, left = assembled(model, taken, places)
-    fused = Fused(result if replacements else given, tuple(replacements), (*refusals, *left))
+    fused = Fused(result if replacements else given, tuple(replacements), (*refused, *left))
     return fused, places, taken
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -31,6 +32,10 @@ UNKNOWN = -1
 # Sources hold a size that is compiled in as an int, and count up to a stride of a block beyond it.
 MOST_COMPILED_IN = 2**30
 _NO_SIZES: Mapping[str, int] = MappingProxyType({})
+
+
+class OtherTypesError(LenetTrtError):
+    """Report that a kernel is declared for none of the types that it was given."""
 
 
 @dataclass(frozen=True)
@@ -236,6 +241,7 @@ def specialize(
     values = chosen_values(kernel, attributes)
     named = attribute_sizes(kernel, values)
     axes = _solve(kernel, kernel.inputs, [tuple(shape) for shape in input_shapes], named)
+    types = types_of_call(kernel, input_dtypes)
     for name in kernel.static_axes:
         if axes.get(name, UNKNOWN) < 1:
             raise LenetTrtError(
@@ -250,7 +256,7 @@ def specialize(
     _require(kernel, {**named, **axes})
     return Specialized(
         kernel,
-        types_of_call(kernel, input_dtypes),
+        types,
         tuple((name, axes[name]) for name in kernel.static_axes),
         tuple(values.items()),
     )
@@ -268,11 +274,10 @@ def check_plain_weights(
         LenetTrtError: the kernel is not declared for weights of these shapes or types.
     """
     plain = () if kernel.packing is None else kernel.packing.plain
+    if not any(types.of(plain) == tuple(dtypes) for types in kernel.types):
+        raise _types_error(kernel, "weights", plain, dtypes)
     named = attribute_sizes(kernel, chosen_values(kernel, attributes))
     _require(kernel, {**named, **_solve(kernel, plain, shapes, named)})
-    if not any(types.of(plain) == tuple(dtypes) for types in kernel.types):
-        offered = "; ".join(f"{types.name}: {', '.join(types.of(plain))}" for types in kernel.types)
-        raise LenetTrtError(f"{kernel.name} has weights of types {', '.join(dtypes)}; it is declared for {offered}")
 
 
 def claimed(
@@ -295,20 +300,28 @@ def one_holds(
     model_axes: int | None = None,
 ) -> bool:
     """Return whether one of the conditions holds on each architecture (see ``claimed``)."""
+    return all(
+        any(condition.evaluate(known) for condition in conditions if condition.axes <= known.keys())
+        for known in sizes_of_claims(specialized, input_shapes, architectures, model_axes)
+    )
+
+
+def sizes_of_claims(
+    specialized: Specialized,
+    input_shapes: Sequence[Shape],
+    architectures: Sequence[int],
+    model_axes: int | None = None,
+) -> list[dict[str, int]]:
+    """Return what is known of the sizes that a claim may name, for each architecture (see ``claimed``)."""
     kernel = specialized.kernel
     named = attribute_sizes(kernel, dict(specialized.attributes))
     sizes = {
         **specialized.known_sizes,
         **_solve(kernel, kernel.inputs, [tuple(shape) for shape in input_shapes], named),
     }
-
-    def holds(known: Mapping[str, int]) -> bool:
-        return any(condition.evaluate(known) for condition in conditions if condition.axes <= known.keys())
-
     sizes |= dict.fromkeys(MODEL_AXES.axes, len(input_shapes[0]) if model_axes is None else model_axes)
     (name,) = ARCHITECTURE.axes
-    places = [{**sizes, name: architecture} for architecture in architectures] or [sizes]
-    return all(holds(place) for place in places)
+    return [{**sizes, name: architecture} for architecture in architectures] or [sizes]
 
 
 def bind(
@@ -365,8 +378,14 @@ def types_of_call(kernel: Kernel, input_dtypes: Sequence[str]) -> Types:
     if len(seen) == len(kernel.inputs):
         for types in types_beginning(kernel, seen):
             return types
-    offered = "; ".join(f"{types.name}: {', '.join(types.of(kernel.inputs))}" for types in kernel.types)
-    raise LenetTrtError(f"{kernel.name} has inputs of types {', '.join(seen)}; it is declared for {offered}")
+    raise _types_error(kernel, "inputs", kernel.inputs, seen)
+
+
+def _types_error(kernel: Kernel, what: str, tensors: Sequence[Tensor], seen: Sequence[str]) -> LenetTrtError:
+    offered = {types.name: types.of(tensors) for types in kernel.types}
+    text = "; ".join(f"{name}: {', '.join(dtypes)}" for name, dtypes in offered.items())
+    error = OtherTypesError if set(seen).isdisjoint(chain(*offered.values())) else LenetTrtError
+    return error(f"{kernel.name} has {what} of types {', '.join(seen)}; it is declared for {text}")
 
 
 def types_beginning(kernel: Kernel, dtypes: Sequence[str]) -> Iterator[Types]:

@@ -50,11 +50,15 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Hold a place with a kernel's pattern where the kernel cannot be used."""
+    """Hold a place with a kernel's pattern where the kernel cannot be used.
+
+    ``brief``: the reason in few words, where ``reason`` has many; "": the kernel has none of the network's types.
+    """
 
     kernel: str
     replaced: tuple[str, ...]
     reason: str
+    brief: str | None = None
 
 
 def record(model: onnx.ModelProto, records: Sequence[Replacement]) -> None:
@@ -107,7 +111,7 @@ def refuse_copy(model: onnx.ModelProto, path: str) -> None:
 
 
 def made_by_fuse(path: Path) -> bool:
-    """Say whether a file is a model into which ``fuse`` has put plugin nodes."""
+    """Say whether a file is a model that ``fuse`` has written."""
     import onnx
     from google.protobuf.message import DecodeError
 

@@ -16,7 +16,7 @@ from lenet_trt.fuse.ordered_places import places_in_order
 from lenet_trt.fuse.places import Place, chosen, find_places
 from lenet_trt.fuse.stage import architectures_here, chosen_kernels
 from lenet_trt.onnx_model.fixed_axes import batch_sizes, with_sizes
-from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement
+from lenet_trt.onnx_model.plugin_nodes import Replacement
 from lenet_trt.optimize.words import plan_text
 
 
@@ -100,7 +100,7 @@ class Space:
         for place in places:
             self._places.setdefault(self._piece(place), place)
         self._claimed: dict[int | None, PluginPlan] = {}
-        self.refusals = tuple(Refusal(match.kernel.name, names, why) for match, names, why in refused)
+        self.refusals = tuple(refused)
 
     @cached_property
     def candidates(self) -> tuple[PluginPlan, ...]:

@@ -127,4 +127,4 @@ def test_what_is_left_is_told() -> None:
     model = Model()
     y = perceptron(model, model.norm(model.node("Abs", "x")))
     refused = [refusal for refusal in fuse(model.finished(y), "auto", (90,)).refusals if refusal.kernel == "layer_norm"]
-    assert [refusal.reason for refusal in refused] == ["not beside plugins: --plugins layer_norm takes it there"]
+    assert [refusal.brief for refusal in refused] == ["auto takes layer_norm only beside plugins"]

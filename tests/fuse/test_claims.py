@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,20 +18,21 @@ from lenet_trt.fuse.places import find_places
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.bind import claimed, one_holds
-from lenet_trt.kernel.dims import ARCHITECTURE, Condition, axes, size_of
+from lenet_trt.kernel.declaration import BesidePlugins
+from lenet_trt.kernel.dims import ARCHITECTURE, Condition, as_dim, axes, size_of
 
 n, inputs, outputs = axes("n in out")
 DENSE = registry.kernel("dense_bias_relu")
 
 
-def dense_model(rows: int | str, width: int, features: int) -> onnx.ModelProto:
+def dense_model(rows: int | str, width: int, features: int, dtype: type = np.float32) -> onnx.ModelProto:
     rng = np.random.default_rng(3)
     x, y = (
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, size])
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [rows, size])
         for name, size in (("x", width), ("y", features))
     )
     weights = [("w", rng.standard_normal((features, width))), ("b", rng.standard_normal(features))]
-    constants = [numpy_helper.from_array(values.astype(np.float32), name) for name, values in weights]
+    constants = [numpy_helper.from_array(values.astype(dtype), name) for name, values in weights]
     graph = helper.make_graph([helper.make_node("Gemm", ["x", "w", "b"], ["y"], transB=1)], "g", [x], [y], constants)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
 
@@ -54,7 +56,7 @@ def test_a_claim_decides_where_no_name_is_given(claims: tuple[Condition, ...], r
     model = dense_model(rows, 8, 4)
     places, refused = find_places(model, [kernel], ())
     assert [place.kernel for place in places] == [kernel] * taken
-    assert ["a library may be faster" in why for _, _, why in refused] == [True] * (not taken)
+    assert ["a library may be faster" in each.reason for each in refused] == [True] * (not taken)
     assert fuse(model, [kernel]).replacements, "what is asked for by name is used"
 
 
@@ -200,13 +202,63 @@ def test_the_gpu_that_a_model_is_for_decides(
     graph = helper.make_graph([node], "g", [x], [y], [weights])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     onnx.save(model, tmp_path / "conv.onnx")
-    words = ["fuse", str(tmp_path / "conv.onnx"), "--json", *(["--embed", "--sm", sm] if sm else [])]
-    if sm and not plugins:  # there is nothing to embed
-        assert main(words) == 1
-        assert "no plugin node" in capsys.readouterr().err
-        return
-    assert main(words) == 0
+    words = ["fuse", str(tmp_path / "conv.onnx"), *(["--sm", sm] if sm else [])]
+    assert main([*words, "--json"]) == 0
     assert [done["kernel"] for done in json.loads(capsys.readouterr().out)["replacements"]] == plugins
+    if sm:
+        assert main([*words, "--embed"]) == (0 if plugins else 1)
+        said = capsys.readouterr().err
+        assert ("auto takes many_channel_conv only on sm_90\n" in said) == (not plugins)
+        assert ("--plugins auto takes no kernel for sm_89: name kernels" in said) == (not plugins)
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpus", "brief"),
+    [
+        ({"claims": ((inputs <= 8) & ARCHITECTURE.equals(90),)}, (), "only on sm_90"),
+        ({"claims": ((inputs <= 4) & ARCHITECTURE.equals(90),)}, (90,), "only where in <= 4 (in = 8)"),
+        ({"claims": ((n <= 16) & ARCHITECTURE.equals(90),)}, (86,), "only on sm_90 where n <= 16 (n is not known)"),
+        ({"claims": ((n <= 16) & (outputs <= 4), outputs <= 3)}, (), "only where n <= 16 (n is not known)"),
+        ({"claims": (sum([inputs] * 20, as_dim(0)) <= 1,)}, (), "only at other sizes"),
+        (
+            {
+                "claims": (size_of("T").equals(2),),
+                "beside_plugins": BesidePlugins(sizes=ARCHITECTURE.equals(90)),
+                "in_groups": ARCHITECTURE.equals(90) & (outputs <= 3),
+            },
+            (),
+            "only on sm_90 beside plugins",
+        ),
+        ({"claims": (inputs <= 4,), "in_groups": outputs <= 3}, (), "only where in <= 4 (in = 8)"),
+        ({"claims": (size_of("T").equals(2),), "in_groups": outputs <= 3}, (), "only in a group of plugins where out"),
+    ],
+)
+def test_what_is_missing_is_told_in_few_words(changes: dict[str, Any], gpus: tuple[int, ...], brief: str) -> None:
+    (refusal,) = find_places(dense_model("n", 8, 4), [replace(DENSE, **changes)], gpus)[1]
+    assert refusal.brief is not None
+    assert refusal.brief.startswith(f"auto takes dense_bias_relu {brief}")
+
+
+def test_what_no_size_changes_is_told_of_the_type() -> None:
+    kernel = replace(DENSE, claims=(size_of("T").equals(2),))
+    (refusal,) = find_places(dense_model("n", 8, 4), [kernel], (90,))[1]
+    assert refusal.brief == "auto does not take dense_bias_relu in fp32"
+
+
+def test_kernels_of_other_types_are_printed_only_where_there_are_no_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(dense_model("n", 512, 512), tmp_path / "dense.onnx")
+    assert main(["fuse", str(tmp_path / "dense.onnx")]) == 0
+    said = capsys.readouterr().err
+    assert "auto takes linear only on sm_90 where " in said
+    assert "linear_half" not in said
+    assert said.endswith("--json has every reason in full\n")
+    assert main(["fuse", str(tmp_path / "dense.onnx"), "--json"]) == 0
+    assert "linear_half" in {entry["kernel"] for entry in json.loads(capsys.readouterr().out)["refusals"]}
+    onnx.save(dense_model("n", 512, 512, np.float64), tmp_path / "double.onnx")
+    assert main(["fuse", str(tmp_path / "double.onnx")]) == 0
+    assert "linear_half has weights of types float64, float64; it is declared for" in capsys.readouterr().err
 
 
 def test_claims_of_an_open_batch_are_judged_at_its_usual_size() -> None:

@@ -112,8 +112,8 @@ def test_gpus_on_which_groups_were_not_measured(architectures: Sequence[int]) ->
 def test_what_is_left_is_told() -> None:
     model = Model()
     refused = fuse(model.finished(model.node("Abs", model.layer("x"))), "auto", (90,)).refusals
-    assert [refusal.reason for refusal in refused if refusal.kernel == "pointwise_conv"] == [
-        "not among as many plugins as pay for conversions: --plugins pointwise_conv takes it there"
+    assert [refusal.brief for refusal in refused if refusal.kernel == "pointwise_conv"] == [
+        "auto takes pointwise_conv only among as many plugins as pay for conversions"
     ]
 
 

@@ -193,11 +193,6 @@ def test_what_is_no_target_names_those_that_are(sm: str) -> None:
         targets_for([sm])
 
 
-def test_sm_without_embed_is_bad_usage(lenet5: Path, capsys) -> None:
-    assert main(["fuse", str(lenet5), "--sm", "9.0"]) == 2
-    assert "add --embed" in capsys.readouterr().err
-
-
 def test_shapes_between_plugin_nodes_come_from_the_declaration(lenet5: Path) -> None:
     fused = fuse(onnx.load(lenet5), UNFUSED).model
     del fused.graph.value_info[:]

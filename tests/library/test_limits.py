@@ -99,7 +99,7 @@ def test_a_number_of_more_than_64_bits_is_refused(number: int, fits: bool) -> No
 @pytest.mark.skipif(first_gpu() is not None, reason="there is a GPU here")
 @pytest.mark.parametrize("sms", [[], ["current"]])
 def test_without_a_gpu_the_targets_have_to_be_named(sms: list[str]) -> None:
-    with pytest.raises(UsageError, match="there is no GPU here to embed kernels for: name those that will run it"):
+    with pytest.raises(UsageError, match="there is no GPU here: name those that will run it"):
         targets_for(sms)
 
 

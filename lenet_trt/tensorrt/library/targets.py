@@ -48,7 +48,7 @@ def _number(sm: str) -> int:
     if sm == "current":
         gpu = first_gpu()
         if gpu is None:
-            raise UsageError("there is no GPU here to embed kernels for: name those that will run it, such as --sm 8.6")
+            raise UsageError("there is no GPU here: name those that will run it, such as --sm 8.6")
         number = gpu.sm
     known = [each for each in architectures() if each >= OLDEST_SM]
     if number not in known:
