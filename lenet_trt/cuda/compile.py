@@ -12,8 +12,9 @@ import importlib.util
 import math
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -72,14 +73,22 @@ def compile_variant(
     return _compile(specialized, variant, target, line_info, maps, chosen_file())
 
 
-def compile_ahead(wanted: Iterable[tuple[Specialized, Variant, str]], *, line_info: bool = False) -> None:
+def compile_ahead(
+    wanted: Iterable[tuple[Specialized, Variant, str]], *, line_info: bool = False, progress: bool = False
+) -> None:
     """Compile variants for targets on all cores, into the cache; an error comes again where the variant is asked for.
 
-    Ctrl-C waits only for what is being compiled.
+    Ctrl-C waits only for what is being compiled. ``progress``: show on standard error how many are compiled.
     """
+    from tqdm import tqdm
+
     pool = ThreadPoolExecutor(os.cpu_count())
     try:
-        wait([pool.submit(compile_variant, *each, line_info=line_info) for each in dict.fromkeys(wanted)])
+        started = [pool.submit(compile_variant, *each, line_info=line_info) for each in dict.fromkeys(wanted)]
+        shown = tqdm(None, "Compiling kernels", len(started), disable=not progress, leave=False, file=sys.stderr)
+        for _ in as_completed(started):
+            shown.update()
+        shown.close()
     finally:
         pool.shutdown(cancel_futures=True)
 

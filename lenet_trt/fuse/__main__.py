@@ -202,7 +202,7 @@ def _embedded(model: onnx.ModelProto, sms: Sequence[str], nvrtc: str | None, tun
     from lenet_trt.tensorrt.library.targets import targets_for
 
     tunings = [tuning for path in tuned for tuning in read_tuning_record(path).tunings]
-    return embedded(model, targets_for(sms), nvrtc, tunings)
+    return embedded(model, targets_for(sms), nvrtc, tunings, progress=sys.stderr.isatty())
 
 
 def _tuned(copy: onnx.ModelProto) -> dict[str, list[str]]:

@@ -187,6 +187,15 @@ def test_targets_are_compute_capabilities(sms: list[str], targets: list[str]) ->
     assert targets_for(sms) == targets
 
 
+def test_progress_is_told_on_standard_error_alone(lenet5: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fused = fuse(onnx.load(lenet5), "maxpool2").model
+    for progress in (False, True):
+        embedded(fused, ["sm_86"], progress=progress)
+        said = capsys.readouterr()
+        assert not said.out
+        assert ("Compiling kernels" in said.err) == progress
+
+
 @pytest.mark.parametrize("sm", ["9", "9.1", "7.0", ""])
 def test_what_is_no_target_names_those_that_are(sm: str) -> None:
     with pytest.raises(UsageError, match=r"kernels are compiled for 7\.5, 8\.0"):

@@ -45,13 +45,18 @@ class TensorType:
 
 
 def embedded(
-    model: onnx.ModelProto, targets: Sequence[str], nvrtc: str | None = None, tunings: Sequence[Tuning] = ()
+    model: onnx.ModelProto,
+    targets: Sequence[str],
+    nvrtc: str | None = None,
+    tunings: Sequence[Tuning] = (),
+    progress: bool = False,
 ) -> onnx.ModelProto:
     """Make the TensorRT copy of a fused model; ``targets`` are "sm_90" for machine code, "compute_80" for PTX.
 
     Each plugin node becomes one of the plugin library's, with its kernel compiled for the targets. The functions that
     let it run elsewhere are left out, since parsers before TensorRT 10.7 prefer them to plugins. ``nvrtc``: see
     ``targets.compiling_for``. The copy has the tuned choices of the GPU here, and of ``tunings`` from other GPUs.
+    ``progress``: see ``compile_ahead``.
 
     Raises:
         LenetTrtError: the model has no plugin node, or one whose kernel, sizes or types do not fit.
@@ -65,7 +70,7 @@ def embedded(
     result.CopyFrom(model)
     with compiling_for(targets, nvrtc):
         plans = [_planned(node, values, targets) for node in result.graph.node if node.domain == DOMAIN]
-        compile_ahead(each for plan in plans for each in plan.to_compile())
+        compile_ahead((each for plan in plans for each in plan.to_compile()), progress=progress)
         for plan in plans:
             plan.node.CopyFrom(_library_node(plan, targets, tunings))
         _words_of_constants(result, model)
