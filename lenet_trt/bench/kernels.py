@@ -13,6 +13,7 @@ from lenet_trt.bench.tables import Column, duration, standard_columns
 from lenet_trt.bench.workloads import extent_of, layer_workloads_of, without_workloads, workloads_of
 from lenet_trt.cuda.statistics import Stats
 from lenet_trt.draw.chart import Chart, Series
+from lenet_trt.errors import LenetTrtError
 
 if TYPE_CHECKING:
     from lenet_trt.bench.workload import Workload
@@ -31,13 +32,25 @@ def measure(options: SuiteOptions) -> Record:
         if problem is None:
             extent = extent_of(options, QUICK_BATCHES)
             run_all(chain(workloads_of(extent), layer_workloads_of(extent)), found, options)
-            for name in without_workloads():
+            for name in filter(found.wants, without_workloads()):
                 why = "its folder has no workloads.py, which says what to time"
                 found.cannot(PRODUCT, {"workload": name, "mode": "-"}, why, ours=True)
         else:
-            for name in kernels():
+            for name in kernels_named(found, kernels(), problem):
                 found.cannot(PRODUCT, {"workload": name, "mode": "-"}, problem, ours=True)
     return found.finish()
+
+
+def kernels_named(found: Recording, names: Iterable[str], problem: str) -> list[str]:
+    """Return the kernels to tell of where ``problem`` keeps their workloads from being made: all, or as ``only`` says.
+
+    Raises:
+        LenetTrtError: no kernel has such a name, and the names of workloads are not known here.
+    """
+    named = [name for name in names if found.wants(name)]
+    if not named and not found.rows:
+        raise LenetTrtError(f"--only: no kernel has such a name, and workloads are not known here: {problem}")
+    return named
 
 
 def kernels_obstacle() -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lenet_trt.bench.gains import PRODUCT, MeasuredWorkload, measured_workloads
-from lenet_trt.bench.kernels import columns_with_floor, kernels_obstacle, run_all
+from lenet_trt.bench.kernels import columns_with_floor, kernels_named, kernels_obstacle, run_all
 from lenet_trt.bench.record import Record
 from lenet_trt.bench.suite import SuiteOptions, recording
 from lenet_trt.bench.tables import Column, duration
@@ -41,7 +41,7 @@ def measure(options: SuiteOptions) -> Record:
         if problem is None:
             run_all(_workloads(options), found, options)
         else:
-            for name in kernels():
+            for name in kernels_named(found, filter(steps_of, kernels()), problem):
                 for step in steps_of(name):
                     found.cannot(step.name, _case(name), problem, ours=True, step=True)
     return found.finish()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, fields
 
@@ -11,6 +12,8 @@ from lenet_trt.bench.record import Record, Row
 from lenet_trt.cuda.statistics import NOISY_SPREAD, Stats
 from lenet_trt.text_table import aligned, markdown_table
 
+# A reason of more rows than these is told once.
+_MOST_ALIKE = 2
 # The GPU's clock may change by this share within a record before a warning says so.
 _CLOCK_CHANGE = 0.05
 
@@ -83,7 +86,26 @@ def standard_columns(record: Record, name_of: Callable[[Row], str] = lambda row:
 
 
 def table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
-    """Return rows under headings, aligned; a row without timings has its reason in place of the figures."""
+    """Return rows under headings, aligned; a row without timings has its reason in place of the figures.
+
+    A reason of many rows is told once, below, between what is alike and what differs in their names.
+    """
+    counts = Counter(row.why for row in rows if not row.stats)
+    common = [why for why, count in counts.items() if why and count > _MOST_ALIKE]
+    below = [_together(why, [row for row in rows if row.why == why], columns) for why in common]
+    own = [row for row in rows if row.why not in common]
+    return "\n".join([*([_aligned(own, columns)] if own else []), *below])
+
+
+def _together(why: str, rows: Sequence[Row], columns: Sequence[Column]) -> str:
+    named = 1 + max((index for index, column in enumerate(columns) if column.left), default=0)
+    texts = [[column.text(row) for row in rows] for column in columns[:named]]
+    shared = [cells[0] for cells in texts if len(set(cells)) == 1 and cells[0] != "-"]
+    names = zip(*(cells for cells in texts if len(set(cells)) > 1), strict=True)
+    return f"{' '.join(shared)}: {why}: {'; '.join(map(' '.join, names))}".removeprefix(": ")
+
+
+def _aligned(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     lines = [[column.heading for column in columns], *([column.text(row) for column in columns] for row in rows)]
     # A row without timings shows only the columns that name it, then its reason.
     left = [index for index, column in enumerate(columns) if column.left]

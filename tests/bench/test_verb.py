@@ -122,17 +122,17 @@ def test_several_suites_are_measured_in_processes_of_their_own(
 ) -> None:
     old = tmp_path / "old"
     monkeypatch.setenv("LENET_TRT_COMMIT", "abc")
-    assert main(["bench", "kernels", "ladder", "--quick", "--only", "maxpool", "-o", str(old)]) == 0
+    assert main(["bench", "kernels", "ladder", "--quick", "--only", "batched_matvec", "-o", str(old)]) == 0
     assert capfd.readouterr().out.splitlines()[-1] == str(old / "ladder.csv")
     for name in ("kernels", "ladder"):
         record = load_record(old / f"{name}.json")
-        assert record.command == f"lenet-trt bench {name} --quick --only maxpool"
+        assert record.command == f"lenet-trt bench {name} --quick --only batched_matvec"
         assert record.commit == "abc"
     (old / "ladder.json").unlink()
-    assert main(["bench", "kernels", "ladder", "--quick", "--only", "maxpool", "--compare", str(old)]) == 0
+    assert main(["bench", "kernels", "ladder", "--quick", "--only", "batched_matvec", "--compare", str(old)]) == 0
     assert capfd.readouterr().out.count("changed by more than the noise") == 1, "only one has an old record"
     (old / "kernels.json").write_text(as_json(bench_data.record(suite="kernels")))
-    assert main(["bench", "kernels", "ladder", "--quick", "--only", "maxpool", "--compare", str(old)]) == 2
+    assert main(["bench", "kernels", "ladder", "--quick", "--only", "batched_matvec", "--compare", str(old)]) == 2
     said = capfd.readouterr()
     assert "times of two machines" in said.err
     assert "ladder:" in said.out, "the other suite goes on"
@@ -197,7 +197,7 @@ def test_an_unknown_suite_lists_the_known(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.skipif(bool(gpus().devices), reason="there is a GPU: the suite is measured by tests/gpu")
-def test_kernels_without_a_gpu_are_rows_that_say_so(tmp_path: Path) -> None:
+def test_kernels_without_a_gpu_are_rows_that_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from lenet_trt.kernel.registry import kernels
 
     assert main(["bench", "kernels", "-o", str(tmp_path)]) == 0
@@ -205,6 +205,12 @@ def test_kernels_without_a_gpu_are_rows_that_say_so(tmp_path: Path) -> None:
     assert {row.case["workload"] for row in rows} == set(kernels())
     assert all("needs a CUDA GPU" in (row.why or "") for row in rows)
     assert not (tmp_path / "kernels.svg").exists()
+    said = capsys.readouterr().out
+    assert said.count("needs a CUDA GPU") == 1, "the reason of all is told once"
+    assert f": {'; '.join(kernels())}\n" in said
+    for suite in ("kernels", "ladder"):
+        assert main(["bench", suite, "--only", "nosuch"]) == 1
+        assert "no kernel has such a name, and workloads are not known here: needs a" in capsys.readouterr().err
 
 
 def test_every_suite_is_a_module_with_measure_and_charts() -> None:
