@@ -153,7 +153,7 @@ def test_a_closed_standard_output_is_one_line(arguments: list[str]) -> None:
 
 def test_a_closed_standard_error_changes_no_output() -> None:
     answer = _with_closed("2>&-", ["plugins", "nothing"])
-    assert (answer.returncode, answer.stdout) == (1, "")
+    assert (answer.returncode, answer.stdout) == (2, "")
 
 
 def test_a_closed_standard_input_is_one_line(lenet5: Path) -> None:

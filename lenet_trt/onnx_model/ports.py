@@ -20,15 +20,26 @@ _IMAGE_CHANNELS = (1, 3)
 
 @dataclass(frozen=True)
 class Port:
-    """Describe an input or output of a network: an axis is an int of fixed size, or a name where it may vary."""
+    """Describe an input or output of a network: an axis is an int of fixed size, or a name where it may vary.
+
+    ``largest_batch``: the largest size of an open first axis that an engine was built for; None: any.
+    """
 
     name: str
     dtype: str
     axes: Axes
+    largest_batch: int | None = None
 
     def __str__(self) -> str:
         """Return its name, type and axes, for messages: ``image float32 [n, 1, 28, 28]``."""
         return f"{self.name} {self.dtype} [{', '.join(map(str, self.axes))}]"
+
+    def batch(self, chosen: int | None, usual: int) -> int:
+        """Return the batch: the only one, else the ``chosen`` one, else ``usual`` or the largest that is below it."""
+        fixed = self.axes[0]
+        if isinstance(fixed, int):
+            return fixed
+        return chosen or min(usual, self.largest_batch or usual)
 
     def takes_images(self) -> bool:
         """Return whether it takes uint8 images, which are divided by 255 on the network's device."""

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch",
         type=whole(),
         metavar="N",
-        help=f"images at a time (default: {DEFAULT_BATCH}, or the network's own batch)",
+        help=f"images at a time (default: {DEFAULT_BATCH}, or as many as the network takes)",
     )
     parser.add_argument("--names", metavar="FILE", help="text with the names of the network's classes, one per line")
     parser.add_argument(
@@ -91,8 +91,7 @@ def command(arguments: argparse.Namespace) -> int:
                 raise UsageError("--throughput sends pixels as bytes: leave out --normalize, --mean and --std")
             _throughput(network, arguments, form, facts)
         else:
-            fixed = network.inputs[0].axes[0]
-            batch = fixed if isinstance(fixed, int) else arguments.batch or DEFAULT_BATCH
+            batch = network.inputs[0].batch(arguments.batch, DEFAULT_BATCH)
             found = batches(arguments.images, form, batch, arguments.labels)
             _print(network, found, arguments, facts, given.scaling)
     finally:

@@ -106,11 +106,9 @@ def measure_throughput(network: Network, pixels: NDArray[np.uint8], batch: int |
         LenetTrtError: it fails.
     """
     fixed = network.inputs[0].axes[0]
-    if isinstance(fixed, int):
-        if batch not in (None, fixed):
-            raise UsageError(f"--batch {batch}: the network takes batches of {fixed}")
-        batch = fixed
-    batch = batch or DEFAULT_BATCH
+    if isinstance(fixed, int) and batch not in (None, fixed):
+        raise UsageError(f"--batch {batch}: the network takes batches of {fixed}")
+    batch = network.inputs[0].batch(batch, DEFAULT_BATCH)
     device = network.on_device
     return _on_cpu(network, pixels, batch) if device is None else _on_gpu(device, pixels, batch)
 

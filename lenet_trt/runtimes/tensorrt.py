@@ -259,4 +259,6 @@ def _port(trt: Any, engine: Any, name: str, sidecar: Sidecar | None) -> Port:
     rank = len(engine.get_tensor_shape(name))
     names = declared if len(declared) == rank else ["?"] * rank
     axes = tuple(names[axis] if size < 0 else int(size) for axis, size in enumerate(engine.get_tensor_shape(name)))
-    return Port(name, dtypes[kind], axes)
+    is_open = bool(axes) and isinstance(axes[0], str) and engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT
+    largest = int(engine.get_tensor_profile_shape(name, 0)[2][0]) if is_open else None
+    return Port(name, dtypes[kind], axes, largest)

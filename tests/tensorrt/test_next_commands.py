@@ -58,7 +58,7 @@ def test_a_name_with_spaces_is_one_word(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["inspect", str(engine)]) == 0
     answer = subprocess.run([sys.executable, *shlex.split(line)[1:]], capture_output=True, text=True, check=False)
     assert "serving: x" in answer.stdout, answer.stderr
-    assert "--shapes=serving: x:64x4" in shlex.split(next_commands(engine, vouched(engine))[1], comments=True)
+    assert "--shapes=serving: x:8x4" in shlex.split(next_commands(engine, vouched(engine))[1], comments=True)
 
 
 def test_a_simple_name_is_not_quoted_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -261,7 +261,7 @@ def test_forgetting_deletes_what_is_named(capsys: pytest.CaptureFixture[str]) ->
     assert list(tuning_folder().glob("*/*.json")) == []
     assert main(["tune", "--forget"]) == 0
     assert main(["tune", "--forget", "--list"]) == 2
-    assert main(["tune", "no_such_kernel", "--forget"]) == 1
+    assert main(["tune", "no_such_kernel", "--forget"]) == 2
 
 
 def test_a_document_has_the_table_of_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,14 +85,9 @@ class Classifier:
 
     def batch(self, shape: tuple[int, ...]) -> int:
         """Return how many images of a shape go through the network at once, at most."""
-        fixed = self.network.inputs[0].axes[0]
-        if isinstance(fixed, int):
-            return fixed
-        if self._answering.batch is not None:
-            return self._answering.batch
-        if self.network.on_device is None:
-            return _CPU_BATCH
-        return min(_GPU_BATCH, math.ceil(_GPU_BATCH_BYTES / (_FLOAT_BYTES * math.prod(shape))))
+        on_gpu = min(_GPU_BATCH, math.ceil(_GPU_BATCH_BYTES / (_FLOAT_BYTES * math.prod(shape))))
+        usual = _CPU_BATCH if self.network.on_device is None else on_gpu
+        return self.network.inputs[0].batch(self._answering.batch, usual)
 
     def _shares(self, part: NDArray[np.uint8]) -> NDArray[np.float64]:
         return classify(self.network, part, self._answering.scaling)
