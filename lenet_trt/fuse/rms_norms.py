@@ -64,8 +64,15 @@ def _normal(nodes: NormNodes, name: str) -> tuple[str, float] | None:
         root = None if divisor is None else nodes.root(divisor)
         square = None if root is None else nodes.mean(root[0], _LAST)
         if root is not None and square is not None and nodes.square(square) == x:
-            return x, root[1]
+            return None if _is_distance(nodes.graph, x) else (x, root[1])
     return None
+
+
+def _is_distance(graph: WorkingGraph, name: str) -> bool:
+    """Return whether a value is a distance from a mean: its norm is the inner part of a layer norm."""
+    node = graph.producer(name)
+    mean = None if node is None or not node.is_op("Sub") else graph.producer(node.inputs[1])
+    return mean is not None and mean.is_op("ReduceMean")
 
 
 def _divisor(nodes: NormNodes, name: str) -> str | None:

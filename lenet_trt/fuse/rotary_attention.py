@@ -25,7 +25,7 @@ from lenet_trt.fuse.movement import (
     source_of,
 )
 from lenet_trt.fuse.rotary_positions import rotary_positions
-from lenet_trt.fuse.self_attention import Rows, layout_after, mask_of, put_node, result_of, windows_of_mask
+from lenet_trt.fuse.self_attention import TokenRows, layout_after, mask_of, put_node, result_of, windows_of_mask
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 
@@ -84,7 +84,7 @@ def _layout(
 
 def _rows(
     size: int, queries: tuple[int, ...] | None, masks: int, layouts: list[StridedLayout | None]
-) -> tuple[Rows, int] | None:
+) -> tuple[TokenRows, int] | None:
     """Return the rows of a tensor of this size, and its heads of keys, if all parts lie in it as the kernel has them.
 
     ``queries``: their shape [..., heads, tokens, depth].
@@ -106,4 +106,4 @@ def _rows(
 
     shared = ((groups, depth), (heads // groups, 0))
     wanted = [part(0, ((heads, depth),)), part(heads, shared), part(heads + groups, shared)]
-    return (Rows(count // masks, masks, tokens, 1, 1, heads, depth), groups) if layouts == wanted else None
+    return (TokenRows(count // masks, masks, tokens, 1, 1, heads, depth), groups) if layouts == wanted else None

@@ -105,7 +105,8 @@ def _repeats_itself(graph: WorkingGraph, name: str) -> bool:
         node = graph.producer(name)
     value = graph.constants.get(name)
     if value is not None:
-        return np.array_equal(*np.split(value, 2, axis=-1))
+        first, second = np.split(value, 2, axis=-1)
+        return np.array_equal(first, second)
     if node is None or not node.is_op("Concat"):
         return False
     return (

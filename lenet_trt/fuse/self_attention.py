@@ -38,7 +38,7 @@ from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 
 @dataclass(frozen=True)
-class Rows:
+class TokenRows:
     """Hold how the tokens of all images are the rows of x, and the sizes of a head."""
 
     images: int
@@ -137,7 +137,7 @@ def _rows(
     shape: tuple[int, ...],
     *,
     rolled: bool,
-) -> Rows | None:
+) -> TokenRows | None:
     """Return the rows of a tensor that has this shape, in which all operands have the layout of the queries."""
     depth = queries.shape[-1]
     width = offsets[1]  # of all heads
@@ -169,7 +169,7 @@ def _rows(
         window_rows = masks // windows
     if window_rows == 0 or count % window_rows:
         return None
-    return Rows(count // window_rows, window_rows, rows, windows, columns, heads, depth)
+    return TokenRows(count // window_rows, window_rows, rows, windows, columns, heads, depth)
 
 
 def _in_order(images: Axis, tokens: Axis, row: int, end: int) -> tuple[int, int, int, int] | None:
@@ -215,7 +215,7 @@ def windows_of_mask(graph: WorkingGraph, products: Products) -> int:
     return mask[0] if products.tiled else prod(mask[: len(scores) - 3])
 
 
-def mask_of(graph: WorkingGraph, products: Products, rows: Rows) -> tuple[str, tuple[int, ...]] | None:
+def mask_of(graph: WorkingGraph, products: Products, rows: TokenRows) -> tuple[str, tuple[int, ...]] | None:
     """Return the mask and its shape [windows or 1, heads or 1, queries or 1, keys]."""
     shapes = _shape_of_mask(graph, products)
     if shapes is None or products.mask is None or len(shapes[0]) < 3:
@@ -240,7 +240,7 @@ def _open_sizes(graph: WorkingGraph, name: str) -> set[str]:
 
 
 def result_of(
-    graph: WorkingGraph, name: str, rows: Rows, rolls: Sequence[Roll]
+    graph: WorkingGraph, name: str, rows: TokenRows, rolls: Sequence[Roll]
 ) -> tuple[str, list[WorkingNode]] | None:
     """Return the value in which the results are in the order of the rows, and the nodes that bring them there."""
     shape = known_sizes_of(graph, name)

@@ -109,6 +109,9 @@ def test_the_node_of_opset_23(epsilon: float | None) -> None:
             model_of(more="z = Identity(root)", outputs="float[n, 5, 12] y, float[n, 5, 1] z"), id="a root that is read"
         ),
         pytest.param(model_of(square="Pow(x, one)"), id="another power"),
+        pytest.param(
+            model_of(opset=17, before="m = ReduceMean<axes = [-1]>(a) x = Sub(a, m)"), id="distances from a mean"
+        ),
     ],
 )
 def test_what_is_no_rms_norm_stays(model: onnx.ModelProto) -> None:
