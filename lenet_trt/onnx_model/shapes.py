@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.attributes import AttributeValue, stored_values
@@ -95,7 +95,7 @@ def known(model: ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shap
     _bind(light, sizes, shapes or {})
     for _ in range(_ROUNDS):
         tensors = _inferred(light, values)
-        if not _fold(light, tensors, values, constants) and not _infer_plugins(light, tensors):
+        if not _fold(light, tensors, values, constants):
             break
     nodes = tuple(node for node in light.graph.node if not all(name in constants for name in node.output if name))
     opset = next((entry.version for entry in light.opset_import if entry.domain in ("", "ai.onnx")), 1)
@@ -174,7 +174,7 @@ def _bind(model: ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shap
             if dim.dim_param in sizes:
                 dim.dim_value = sizes[dim.dim_param]
     # An exporter's names of unknown axes ("unk__3") keep ONNX's inference from finding their sizes.
-    noted = [value for value in graph.value_info if _tensor(value) is not None]
+    noted = [value for value in graph.value_info if _of_type(value.type) is not None]
     del graph.value_info[:]
     graph.value_info.extend(noted)
     for value in graph.input:
@@ -187,12 +187,12 @@ def _bind(model: ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shap
 
 def _inferred(model: ModelProto, values: Mapping[str, np.ndarray]) -> dict[str, KnownTensor]:
     try:
-        graph = inferred(model).graph
+        graph = inferred(model, _types_of_plugin).graph
     except (onnx.shape_inference.InferenceError, DecodeError, ValueError) as error:
         raise LenetTrtError(f"the model's shapes do not fit together: {' '.join(str(error).split())}") from error
     tensors = {tensor.name: KnownTensor(tuple(tensor.dims), tensor.data_type) for tensor in graph.initializer}
     for value in (*graph.input, *graph.value_info, *graph.output):
-        found = _tensor(value)
+        found = _of_type(value.type)
         if found is not None:
             tensors[value.name] = found
     for name, array in values.items():
@@ -200,11 +200,11 @@ def _inferred(model: ModelProto, values: Mapping[str, np.ndarray]) -> dict[str, 
     return tensors
 
 
-def _tensor(value: ValueInfoProto) -> KnownTensor | None:
-    kind = value.type.tensor_type
-    if not kind.HasField("shape") or not all(dim.HasField("dim_value") for dim in kind.shape.dim):
+def _of_type(kind: TypeProto) -> KnownTensor | None:
+    tensor = kind.tensor_type
+    if not tensor.HasField("shape") or not all(dim.HasField("dim_value") for dim in tensor.shape.dim):
         return None
-    return KnownTensor(tuple(dim.dim_value for dim in kind.shape.dim), kind.elem_type)
+    return KnownTensor(tuple(dim.dim_value for dim in tensor.shape.dim), tensor.elem_type)
 
 
 def _fold(
@@ -272,18 +272,15 @@ def _has_graph(node: NodeProto) -> bool:
     return any(entry.HasField("g") or entry.graphs for entry in node.attribute)
 
 
-def _infer_plugins(model: ModelProto, tensors: Mapping[str, KnownTensor]) -> bool:
-    """Say what plugin nodes give, where that is not known and their inputs are; whether anything is new."""
-    new = False
-    for node in model.graph.node:
-        missing = any(name not in tensors for name in node.output)
-        if node.domain != DOMAIN or not missing or any(name not in tensors for name in node.input):
-            continue
-        bound = bound_plugin(node, [tensors[name] for name in node.input])
-        for name, shape, dtype in zip(node.output, bound.output_shapes, bound.output_dtypes, strict=True):
-            elem_type = ELEMENT_TYPES[dtype].onnx_number
-            declared = [value for value in (*model.graph.value_info, *model.graph.output) if value.name == name]
-            for value in declared or [model.graph.value_info.add()]:
-                value.CopyFrom(helper.make_tensor_value_info(name, elem_type, list(shape)))
-            new = True
-    return new
+def _types_of_plugin(node: NodeProto, types: Mapping[str, TypeProto]) -> dict[str, TypeProto]:
+    """Return the types of what a plugin node gives; none where those of its inputs are not known."""
+    inputs = [_of_type(types[name]) if name in types else None for name in node.input]
+    known_inputs = [tensor for tensor in inputs if tensor is not None]
+    if node.domain != DOMAIN or len(known_inputs) < len(inputs):
+        return {}
+    bound = bound_plugin(node, known_inputs)
+    kinds = [ELEMENT_TYPES[dtype].onnx_number for dtype in bound.output_dtypes]
+    return {
+        name: helper.make_tensor_type_proto(kind, shape)
+        for name, kind, shape in zip(node.output, kinds, bound.output_shapes, strict=True)
+    }

@@ -209,6 +209,26 @@ def test_plugins_whose_shapes_nobody_declares_are_known_by_their_kernels(lenet5:
     assert sum(entry.work.flops for entry in declared) == 7 * flops_per_image()
 
 
+def test_shapes_behind_many_plugins_are_known() -> None:
+    length = 50
+    norms = " ".join(
+        f"s{i} = Add(x{i}, a) p{i} = Mul(s{i}, s{i}) m{i} = ReduceMean<axes = [-1]>(p{i}) e{i} = Add(m{i}, epsilon) "
+        f"r{i} = Sqrt(e{i}) d{i} = Div(s{i}, r{i}) x{i + 1} = Mul(d{i}, scale)"
+        for i in range(length)
+    )
+    text = f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[n, 4, 16] x0, float[n, 4, 16] a) => (float[n, 4, 16] x{length}) <float epsilon = {{1e-5}}> {{
+          {norms}
+        }}"""
+    plain = parser.parse_model(text)
+    plain.graph.initializer.append(numpy_helper.from_array(np.ones(16, np.float32), "scale"))
+    fused = fuse(plain, ["add_rms_norm"]).model
+    del fused.functions[:]
+    del fused.graph.value_info[:]
+    entries = work_of(fused, {"n": 3})
+    assert sum(entry.op == "add_rms_norm" for entry in entries) == length
+
+
 def test_fused_nodes_hand_on_what_nobody_else_needs() -> None:
     text = """(float[8] x) => (float[8] y, float[4,2] z) {
         a = Relu(x)
