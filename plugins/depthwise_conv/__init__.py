@@ -100,6 +100,11 @@ def bands(name: str, types: str, min_sm: int) -> Variant:
     )
 
 
+# Where seven rows a thread are faster than four.
+low_images = minimum(15 // out_h, 1) * (outputs // (1 << 18))
+much = size // 7 * (size_of("T") // 4) * (outputs // (1 << 22))
+
+
 def direct(name: str, source: str, rows: int, prefer: Condition | None = None) -> Variant:
     """Make a variant of direct.cuh."""
     launch = direct_launch(n * group, rows, n)
@@ -125,7 +130,7 @@ KERNEL = Kernel(
         bands("tensor_core", "fp16", 75),
         bands("tensor_core_bf16", "bf16", 80),
         tiling(prefer=size.equals(7) & out_w.multiple_of(2) & (outputs >= least_tiled) & (outputs <= 1 << 21)),
-        direct("tall", "tall.cu", rows=7, prefer=(size >= 5) & stride.equals(1) & (out_h <= 14) & (outputs >= 1 << 18)),
+        direct("tall", "tall.cu", rows=7, prefer=(size >= 5) & stride.equals(1) & (maximum(low_images, much) >= 1)),
         direct("direct", "kernel.cu", rows=4),
     ),
     patterns=convolution_patterns(),
