@@ -14,7 +14,9 @@ from onnx import helper, numpy_helper
 from lenet_trt.fuse.cut import Insertion, Uses, replaced
 from lenet_trt.fuse.direct_views import connect_directly
 from lenet_trt.fuse.onnx_function import attribute_numbers
-from lenet_trt.fuse.places import Input, OutputView, Place, functions_for
+from lenet_trt.fuse.place_functions import functions_for
+from lenet_trt.fuse.place_views import Input, OutputView
+from lenet_trt.fuse.places import Place
 from lenet_trt.fuse.working_copy import attribute_protos
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.pattern import DOMAIN

@@ -12,7 +12,8 @@ from lenet_trt.fuse.dense_pixels import with_dense_pixels
 from lenet_trt.fuse.joined_layers import with_joined_layers
 from lenet_trt.fuse.normal_form import attention_form, plain_form
 from lenet_trt.fuse.norms_of_sums import with_norms_of_sums
-from lenet_trt.fuse.places import Place, chosen, find_places, nodes_of
+from lenet_trt.fuse.place_choice import chosen, nodes_of
+from lenet_trt.fuse.places import Place, find_places
 from lenet_trt.fuse.row_order import with_rows_in_order
 from lenet_trt.fuse.working_copy import WorkingGraph
 from lenet_trt.kernel.declaration import Kernel

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import onnx
 
-from lenet_trt.fuse.places import chosen, find_places
+from lenet_trt.fuse.place_choice import chosen
+from lenet_trt.fuse.places import find_places
 from lenet_trt.fuse.stage import chosen_kernels
 
 

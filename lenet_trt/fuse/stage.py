@@ -96,7 +96,8 @@ def _found(
     from lenet_trt.fuse.assemble import assembled
     from lenet_trt.fuse.casts import without_needless_casts
     from lenet_trt.fuse.ordered_places import places_in_order
-    from lenet_trt.fuse.places import chosen, find_places, nodes_of
+    from lenet_trt.fuse.place_choice import chosen, nodes_of
+    from lenet_trt.fuse.places import find_places
     from lenet_trt.fuse.recurrent import with_all_outputs
     from lenet_trt.onnx_model.fixed_axes import with_sizes
 

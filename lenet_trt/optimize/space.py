@@ -13,7 +13,8 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes
 from lenet_trt.fuse.assemble import assembled
 from lenet_trt.fuse.ordered_places import places_in_order
-from lenet_trt.fuse.places import Place, chosen, find_places
+from lenet_trt.fuse.place_choice import chosen
+from lenet_trt.fuse.places import Place, find_places
 from lenet_trt.fuse.stage import architectures_here, chosen_kernels
 from lenet_trt.onnx_model.fixed_axes import batch_sizes, with_sizes
 from lenet_trt.onnx_model.plugin_nodes import Replacement

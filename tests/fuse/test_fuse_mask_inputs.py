@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from onnx import numpy_helper, parser
 
 from lenet_trt.fuse.normal_form import attention_form
-from lenet_trt.fuse.places import chosen, find_places, functions_for
+from lenet_trt.fuse.place_choice import chosen
+from lenet_trt.fuse.place_functions import functions_for
+from lenet_trt.fuse.places import find_places
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.pattern import DOMAIN

@@ -14,7 +14,8 @@ import pytest
 
 from lenet_trt.check.pattern_check import pattern_problems, small_bounds
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.fuse.places import chosen, find_places
+from lenet_trt.fuse.place_choice import chosen
+from lenet_trt.fuse.places import find_places
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.bind import Bound

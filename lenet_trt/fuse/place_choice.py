@@ -1,0 +1,62 @@
+"""Choose of the places where kernels can be used those that do not overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lenet_trt.fuse.beside import places_beside
+from lenet_trt.fuse.groups import places_in_groups
+from lenet_trt.fuse.places import Place
+
+
+def chosen(places: Iterable[Place]) -> list[Place]:
+    """Return places that do not overlap, and whose outputs are not copied.
+
+    Those of most nodes come first, then those that patterns prefer, then those of kernels in their order.
+    """
+    left = list(places)
+    while True:
+        result = _chosen(left)
+        taken = nodes_of(result)
+        copied = [place for place in result if place.is_copied(taken)]
+        if not copied:
+            return result
+        # A part of what is left to TensorRT is left too: TensorRT joins it with the rest.
+        left = [place for place in left if not any(place.is_part_of(whole) for whole in copied)]
+
+
+def nodes_of(places: Iterable[Place]) -> frozenset[int]:
+    """Return the indexes of the nodes that places replace."""
+    return frozenset().union(*(place.match.origins for place in places))
+
+
+def _chosen(places: Iterable[Place]) -> list[Place]:
+    order = sorted(
+        places,
+        key=lambda p: (-len(p.match.origins), -p.match.pattern.preference, p.rank, min(p.match.origins)),
+    )
+    grouped = [place for place in order if place.grouped]
+    # A kernel with a packed layout leaves its nodes to a group that replaces them too: nothing is converted there.
+    waiting = [p for p in order if not p.grouped and not p.kernel.is_linear and any(map(p.is_within, grouped))]
+    result = _with_claimed([place for place in order if place not in waiting], [])
+    # TensorRT converts between a packed layout and a linear one, whichever layers have them.
+    alike = [place for place in result if place.kernel.is_linear]
+    result += places_in_groups(_apart(grouped, result), alike)
+    return _with_claimed(waiting, result)
+
+
+def _with_claimed(places: Sequence[Place], before: Sequence[Place]) -> list[Place]:
+    """Return those places, and of these the ones that are claimed, and then those beside plugins."""
+    result = [*before, *_apart((place for place in places if place.claimed), before)]
+    return result + places_beside(_apart((place for place in places if place.beside), result), result)
+
+
+def _apart(places: Iterable[Place], before: Sequence[Place] = ()) -> list[Place]:
+    """Return the places that overlap with none before them."""
+    taken = set(nodes_of(before))
+    result = []
+    for place in places:
+        if not place.match.origins & taken:
+            taken |= place.match.origins
+            result.append(place)
+    return result
