@@ -6,7 +6,8 @@ A record in docs/results names its commit. Its times hold for today's kernels wh
     python scripts/same_code.py 9f0c102                            all kernels of that commit
 
 Each variant is compiled for the first example of its kernel and for each type; examples of few inputs may hide what
-only several steps of a loop have, so --example names another one. Needs git and NVRTC; no GPU.
+only several steps of a loop have, so --example names another one. What differs is compiled again. Needs git and NVRTC;
+no GPU.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("lenet_trt", "export", "plugins")  # the last two are subpackages of the first where it is installed
-Digests = Mapping[str, str]
+Digests = Mapping[str, tuple[str, ...]]  # of a variant's launches
+# Seldom, NVRTC compiles one source in two ways: a variant is compiled again before its code counts as changed.
+MORE_TRIES = 3
 
 # Runs in either tree, with what both have in common; a variant of older commits is one launch, and has no parts.
 _DIGESTS = """
@@ -65,16 +68,16 @@ print(json.dumps(found))
 """
 
 
-def digests(tree: Path, sm: str, example: int, kernels: list[str]) -> Digests:
+def digests(tree: Path, sm: str, example: int, kernels: Sequence[str]) -> Digests:
     """Return the hash of the machine code of each kernel, type and variant of an installed tree."""
-    # A cache of its own: what NVRTC compiles can depend on what the process compiled before.
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1", "LENET_TRT_CACHE": str(tree / "cache")}
     words = [sys.executable, "-c", _DIGESTS, sm, str(example), *kernels]
-    done = subprocess.run(words, cwd=tree, env=environment, stdout=subprocess.PIPE, text=True)
+    with tempfile.TemporaryDirectory(dir=tree) as cache:  # of its own, so that everything is compiled
+        environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1", "LENET_TRT_CACHE": cache}
+        done = subprocess.run(words, cwd=tree, env=environment, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"the kernels in {tree} could not be compiled (see above)")
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return {name: tuple(each) for name, each in found.items()}
 
 
 def install(tree: Path) -> Path:
@@ -109,14 +112,27 @@ def main() -> None:
     parser.add_argument("--sm", default="90", help="the architecture to compile for (default: 90)")
     parser.add_argument("--example", type=int, default=0, metavar="N", help="the example of each kernel (default: 0)")
     given = parser.parse_args()
+    words = given.sm, given.example, given.kernels
     with tempfile.TemporaryDirectory(prefix="lenet-trt-code-") as folder:
-        before = digests(at_commit(given.commit, Path(folder) / "before"), given.sm, given.example, given.kernels)
-        now = digests(here(Path(folder) / "now"), given.sm, given.example, given.kernels)
+        trees = at_commit(given.commit, Path(folder) / "before"), here(Path(folder) / "now")
+        before, now = ({name: {each} for name, each in digests(tree, *words).items()} for tree in trees)
+        for _ in range(MORE_TRIES):
+            again = sorted({name.split()[0] for name in changed_of(before, now) if name in now})
+            if not again:
+                break
+            for tree, seen in zip(trees, (before, now), strict=True):
+                for name, each in digests(tree, given.sm, given.example, again).items():
+                    seen.setdefault(name, set()).add(each)
     for kernel in dict.fromkeys(name.split()[0] for name in before):
         mine = [name for name in before if name.split()[0] == kernel]
-        changed = [name.removeprefix(f"{kernel} ") for name in mine if before[name] != now.get(name)]
+        changed = [name.removeprefix(f"{kernel} ") for name in changed_of(before, now) if name in mine]
         told = f"; not: {', '.join(changed)}" if changed else ""
         print(f"{kernel}: {len(mine) - len(changed)} of {len(mine)} the same{told}")
+
+
+def changed_of(before: Mapping[str, set[tuple[str, ...]]], now: Mapping[str, set[tuple[str, ...]]]) -> list[str]:
+    """Return the variants that never had the same code."""
+    return [name for name in before if before[name].isdisjoint(now.get(name, set()))]
 
 
 if __name__ == "__main__":
