@@ -92,6 +92,6 @@ def variants(kernel: str, tensors: int = 1, rows: Dim = rows, more: tuple[Dim, .
         Variant(
             "block",
             Launch((rows, 1, 1), (BLOCK_THREADS, 1, 1), extras),
-            "a block a row of any length, which it reads three times",
+            "a block a row of any length, which it reads once for each of its steps",
         ),
     )
