@@ -54,6 +54,19 @@ def no_ops(graph: WorkingGraph, node: WorkingNode) -> None:
     graph.skip(node, node.inputs[0])
 
 
+def empty_parts(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Leave out what has no elements of a ``Concat``, and the ``Concat`` where one tensor remains.
+
+    transformers' Phi-3 joins the part of each head that is turned, all of it here, and the part that is not.
+    """
+    shapes = [graph.shape(name) for name in node.inputs] if node.is_op("Concat") else []
+    kept = [name for name, shape in zip(node.inputs, shapes, strict=False) if shape is None or 0 not in shape]
+    if len(kept) == 1 < len(node.inputs):
+        graph.skip(node, kept[0])
+    elif 1 < len(kept) < len(node.inputs):
+        node.inputs = kept
+
+
 def defaults(graph: WorkingGraph, node: WorkingNode) -> None:
     """Remove attributes that have the operator's default value."""
     if node.domain or not onnx.defs.has(node.op_type):
@@ -289,6 +302,7 @@ CLEANINGS: tuple[Rule, ...] = (
     reshaped,
     zero_points,
     no_ops,
+    empty_parts,
     needless_casts,
     defaults,
     flattening,

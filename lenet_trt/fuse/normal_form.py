@@ -34,6 +34,7 @@ merged patches      ``MergePatches(x)``: [n, h, w, c] becomes [n, h / 2, w / 2, 
 attention           one ``Add`` of a mask after the scaled scores; see ``attention.py``, also for masks of windows
 self-attention      of one tensor: ``SelfAttention(x, mask, scale=..., shift=...)``; see ``self_attention.py``
 rotary attention    ``RotaryAttention(x, cos, sin, mask, scale=..., repeats=...)``; see ``rotary_attention.py``
+halved layers       two dense layers, where each half of a layer's outputs is taken; see ``halved_layers.py``
 quantized weights   constants of 8 bits before ``DequantizeLinear(w, scale, axis=...)``; zero points of 0 are gone there
 ==================  ================================================================================================
 """
@@ -46,6 +47,7 @@ import onnx
 
 from lenet_trt.fuse.attention import ATTENTION
 from lenet_trt.fuse.dialects import CLEANINGS, LAYERS, REORDERINGS, scaled_outputs_channels_first
+from lenet_trt.fuse.halved_layers import halved_layer
 from lenet_trt.fuse.rotary_attention import rotary_attention
 from lenet_trt.fuse.self_attention import self_attention
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
@@ -54,11 +56,13 @@ from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 def normal_forms(model: onnx.ModelProto, plain: WorkingGraph | None = None) -> list[WorkingGraph]:
     """Return the working copy in normal form, and where rules change what lies between layers, also without these.
 
-    First comes the form in which an attention of one tensor is one node, then that in which attention is written in one
-    way, and last the one in which layers keep their order: ``plain``, where the caller has it.
+    First comes the form in which layers are halved, then that in which an attention of one tensor is one node, then
+    that in which attention is written in one way, and last the one in which layers keep their order: ``plain``, where
+    the caller has it.
     """
     forms = [plain or plain_form(model)]
-    for rules in (REORDERINGS, (scaled_outputs_channels_first,), ATTENTION, (self_attention, rotary_attention)):
+    whole = (self_attention, rotary_attention)
+    for rules in (REORDERINGS, (scaled_outputs_channels_first,), ATTENTION, whole, (halved_layer,)):
         graph = forms[0].copy()
         before = graph.nodes
         _rewrite(graph, rules)

@@ -32,6 +32,7 @@ EXAMPLES: tuple[Mapping[str, Any], ...] = (
     {"rows": 1, "k": 1},
     {"rows": 3, "k": 7},
     {"rows": 333, "k": 96},
+    {"rows": 70, "k": 384},
     {"rows": 257, "k": 250, "epsilon": 1e-12},
     {"rows": 197, "k": 768},
     {"rows": 33, "k": 1024},

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from layered_model import LayeredModel, fused_like_plain, operators_of
 from lenet_trt.errors import LenetTrtError
@@ -63,6 +64,47 @@ def test_the_product_is_one_kernel_in_either_order(gate_first: bool, activation:
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_bias_may_be_missing_and_the_batch_open(bias: bool, n: int | str, activation: str) -> None:
     assert kernels_of(fused_like_plain(one_layer(activation, n, 17, bias=bias), GATED)) == [GATED]
+
+
+def halves(model: Texts, y: str, *sizes: int, split: bool = False) -> list[str]:
+    """Add what takes parts of the last axis of these sizes."""
+    ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
+    if split:
+        model.constants["sizes"] = np.array(sizes, np.int64)
+        names = [f"{y}.{index}" for index in range(len(sizes))]
+        model.nodes.append(helper.make_node("Split", [y, "sizes"], names, name="split", axis=-1))
+        return names
+    model.constants |= {f"at{end}": np.array([end], np.int64) for end in (0, -1, *ends)}
+    return [
+        model.node("Slice", y, f"at{end - size}", f"at{end}", "at-1") for size, end in zip(sizes, ends, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("split", [True, False])
+@pytest.mark.parametrize("gate_first", [True, False])
+@pytest.mark.parametrize("n", [2, "n"])
+def test_both_may_be_halves_of_one_layer(n: int | str, gate_first: bool, split: bool) -> None:
+    model = Texts(n)
+    first, second = halves(model, model.dense("x", 2 * OUTPUTS), OUTPUTS, OUTPUTS, split=split)
+    gate, value = (first, second) if gate_first else (second, first)
+    product = model.node("Mul", model.activation("silu", gate), value)
+    assert kernels_of(fused_like_plain(model.finished(product), GATED)) == [GATED]
+
+
+def test_parts_that_are_no_halves_stay() -> None:
+    model = Texts()
+    y = model.dense("x", 3 * OUTPUTS)
+    first, second, third = halves(model, y, OUTPUTS, OUTPUTS, OUTPUTS)
+    model = model.finished(model.node("Mul", model.activation("silu", first), second), third)
+    with pytest.raises(LenetTrtError, match="no place for it"):
+        fuse(model, [GATED])
+
+
+def test_a_layer_whose_halves_are_no_gate_is_one_dense_layer() -> None:
+    model = Texts()
+    first, second = halves(model, model.dense("x", 2 * OUTPUTS), OUTPUTS, OUTPUTS)
+    model = model.finished(model.node("Add", first, second))
+    assert kernels_of(fused_like_plain(model, DENSE)) == [DENSE, "Slice", "Slice", "Add"]
 
 
 def test_one_bias_may_be_missing() -> None:

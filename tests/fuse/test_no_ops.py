@@ -28,3 +28,15 @@ def test_a_reshape_that_changes_nothing_is_gone(given: str, target: str, given_s
           y = Tanh(same)
         }}""")
     assert [node.op_type for node in attention_form(model).nodes] == [*left, "Tanh"]
+
+
+@pytest.mark.parametrize(("first", "left"), [("0", []), ("2", ["Concat"])])
+def test_a_concat_with_nothing_is_gone(first: str, left: list[str]) -> None:
+    whole = 6 + int(first)
+    model = parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[2, {first}] a, float[2, 6] x) => (float[2, {whole}] y) {{
+          both = Concat<axis = 1>(a, x)
+          y = Tanh(both)
+        }}""")
+    assert [node.op_type for node in attention_form(model).nodes] == [*left, "Tanh"]
