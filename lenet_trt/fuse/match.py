@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.errors import LenetTrtError
@@ -55,13 +56,30 @@ def find(graph: WorkingGraph, kernels: Iterable[Kernel]) -> list[Match]:
     matches: list[Match] = []
     for kernel, pattern, (graph_pattern, captures) in compiled:
         matcher = rewriter.Pattern(graph_pattern)  # it keeps the graph that it has seen, so it is not shared
-        for candidate in by_operator.get(graph_pattern.output_nodes[0].op_type, ()):
+        last = graph_pattern.output_nodes[0]
+        for candidate in by_operator.get(last.op_type, ()):
+            if not _may_match(last, candidate):
+                continue
             found = matcher.match(model, model.graph, candidate, check_nodes_are_removable=False)
             if found:
                 nodes = sorted((by_slot[str(node.name)] for node in found.nodes), key=lambda n: n.slot)
                 if match := _match(graph, kernel, pattern, nodes, found, captures):
                     matches.append(match)
     return matches
+
+
+def _may_match(pattern: Any, node: Any, depth: int = 2) -> bool:
+    """Return whether the operators that give the inputs are the pattern's: most places fail here, which is cheap."""
+    if pattern.op_type != node.op_type:
+        return False
+    for wanted, value in zip_longest(pattern.inputs, node.inputs):
+        giver = None if wanted is None else wanted.producer()
+        if giver is None or depth == 0:
+            continue
+        before = None if value is None else value.producer()
+        if before is None or not _may_match(giver, before, depth - 1):
+            return False
+    return True
 
 
 def _match(
