@@ -25,16 +25,16 @@ def rms_norm(graph: WorkingGraph, node: WorkingNode) -> None:
         return
     if not node.is_op("Mul"):
         return
-    nodes = NormNodes(graph, [node])
-    found = _normal(nodes, node.inputs[0])
-    shape = None if found is None else graph.shape(found[0])
+    found = _normal(graph, node)
+    shape = None if found is None else graph.shape(found[1])
     scale = graph.constants.get(node.inputs[1])
-    if found is None or not shape or scale is None or scale.size != shape[-1] or not nodes.are_alone():
+    if found is None or not shape or scale is None or scale.size != shape[-1]:
         return
-    if scale.shape[-1] != scale.size or graph.shape(node.outputs[0]) != shape:
+    nodes, x, epsilon = found
+    if scale.shape[-1] != scale.size or graph.shape(node.outputs[0]) != shape or not nodes.are_alone():
         return
     name = graph.add_constant(f"{node.outputs[0]}.scale", scale.reshape(-1))
-    graph.replace(nodes.nodes, [(node.slot, _node(graph, [found[0], name], node, found[1], nodes.origins))])
+    graph.replace(nodes.nodes, [(node.slot, _node(graph, [x, name], node, epsilon, nodes.origins))])
 
 
 def _write_one_node(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -53,18 +53,19 @@ def _node(
     return WorkingNode(RMS_NORM, inputs, list(last.outputs), {"epsilon": epsilon, **of_opset}, origins)
 
 
-def _normal(nodes: NormNodes, name: str) -> tuple[str, float] | None:
-    """Return x and the epsilon where a value is x over the root of its mean square."""
-    product = nodes.node(name, "Mul", "Div")
-    if product is None:
+def _normal(graph: WorkingGraph, last: WorkingNode) -> tuple[NormNodes, str, float] | None:
+    """Return the nodes, x and the epsilon where the product ``last`` has x over the root of its mean square."""
+    product = graph.producer(last.inputs[0])
+    if product is None or not product.is_op("Mul", "Div"):
         return None
-    both = [product.inputs, product.inputs[::-1]] if product.is_op("Mul") else [product.inputs]
-    for x, factor in both:
+    orders = [product.inputs, product.inputs[::-1]] if product.is_op("Mul") else [product.inputs]
+    for x, factor in orders:
+        nodes = NormNodes(graph, [last, product])  # of this order alone
         divisor = _divisor(nodes, factor) if product.is_op("Mul") else factor
         root = None if divisor is None else nodes.root(divisor)
         square = None if root is None else nodes.mean(root[0], _LAST)
         if root is not None and square is not None and nodes.square(square) == x:
-            return None if _is_distance(nodes.graph, x) else (x, root[1])
+            return None if _is_distance(graph, x) else (nodes, x, root[1])
     return None
 
 

@@ -68,6 +68,20 @@ def test_every_way_to_write_it(square: str, normal: str, scaled: str, opset: int
     assert plugins_alike(model_of(square, normal, scaled, opset), "rms_norm") == ["rms_norm"]
 
 
+@pytest.mark.parametrize("before", ["x = Div(a, b)", "x = Reciprocal(a)"])
+@pytest.mark.parametrize("normal", NORMALS.values(), ids=NORMALS)
+def test_what_divides_before_it_stays(normal: str, before: str) -> None:
+    model = model_of(normal=normal, before=before)
+    fused = fuse(model, ["rms_norm"]).model
+    left = [node.op_type for node in fused.graph.node if not node.domain and node.op_type != "Reshape"]
+    assert left == [before.split()[2].partition("(")[0]]
+    inputs = {
+        name: np.random.default_rng(n).uniform(1, 2, (3, 5, 12)).astype(np.float32) for n, name in enumerate("ab")
+    }
+    (seen,), (wanted,) = run(fused, **inputs), run(model, **inputs)
+    np.testing.assert_allclose(seen, wanted, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("axis", [-1, 2])
 def test_the_last_axis_by_its_number(axis: int) -> None:
     assert plugins_alike(model_of(axis=axis), "rms_norm") == ["rms_norm"]
