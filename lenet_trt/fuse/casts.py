@@ -9,7 +9,6 @@ from __future__ import annotations
 import onnx
 from onnx import helper
 
-from lenet_trt.fuse.cut import Uses
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 # float32 holds every number of these types.
@@ -35,18 +34,18 @@ def without_needless_casts(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     if all(node.op_type != "Cast" for node in model.graph.node):
         return model
-    graph, uses = WorkingGraph(model), Uses(model.graph)
+    graph = WorkingGraph(model)
     sources: dict[str, str] = {}
     for node in graph.nodes:
         if node.is_op("Cast") and graph.dtype(node.inputs[0]) == _to(node):
             name, source = node.outputs[0], node.inputs[0]
-            if name not in uses.graph_outputs and all(name not in each.captured for each in graph.consumers(name)):
+            if name not in graph.outputs and all(name not in each.captured for each in graph.consumers(name)):
                 sources[name] = sources.get(source, source)
     if not sources:
         return model
     result = onnx.ModelProto()
     result.CopyFrom(model)
-    kept = [node for node in result.graph.node if not (node.op_type == "Cast" and node.output[0] in sources)]
+    kept = [node for node in result.graph.node if sources.keys().isdisjoint(node.output)]
     for node in kept:
         node.input[:] = [sources.get(name, name) for name in node.input]
     del result.graph.node[:]

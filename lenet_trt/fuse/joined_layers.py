@@ -20,8 +20,6 @@ from lenet_trt.fuse.cut import Insertion, NewNodes, Uses, replaced
 from lenet_trt.fuse.rotary_positions import source_of_layer
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
-_PARTS = ("queries", "keys", "values")
-
 
 def with_joined_layers(model: onnx.ModelProto, graph: WorkingGraph) -> tuple[onnx.ModelProto, frozenset[str]]:
     """Return the model with these layers joined, and their queries, keys and values, which are slices now.
@@ -60,7 +58,7 @@ def _layers_before(graph: WorkingGraph, softmax: WorkingNode) -> list[WorkingNod
     sources = [source_of_layer(graph, name) for name in products.operands]
     layers = [graph.producer(name) for name, _ in sources]
     found = [layer for layer in layers if layer is not None and is_dense_layer(graph, layer)]
-    if len({layer.outputs[0] for layer in found}) < len(_PARTS) or len({layer.inputs[0] for layer in found}) > 1:
+    if len({layer.outputs[0] for layer in found}) != 3 or len({layer.inputs[0] for layer in found}) != 1:
         return None
     queries, keys, values = (graph.constants[layer.inputs[1]].shape for layer in found)
     rotary = [turned for _, turned in sources] == [True, True, False]

@@ -185,6 +185,18 @@ def part_of_slice(graph: WorkingGraph, node: WorkingNode) -> list[tuple[int, int
     return parts
 
 
+def half_of(graph: WorkingGraph, name: str) -> tuple[str, int] | None:
+    """Return the tensor of whose last axis a value is a half, and which: 0 for the first one, 1 for the second."""
+    node = graph.producer(name)
+    sizes = None if node is None or not node.is_op("Slice", "Split") else known_sizes_of(graph, node.inputs[0])
+    if node is None or not sizes or sizes[-1] % 2:
+        return None
+    layout, last, half = as_it_lies(sizes), len(sizes) - 1, sizes[-1] // 2
+    part = moved(graph, node, layout, name)
+    which = next((index for index in (0, 1) if part == layout.part(last, index * half, half)), None)
+    return None if which is None else (node.inputs[0], which)
+
+
 def _gathered(graph: WorkingGraph, node: WorkingNode, layout: StridedLayout) -> StridedLayout | None:
     index = graph.constants.get(node.inputs[1])
     if index is None or index.size != 1 or index.ndim > 1:

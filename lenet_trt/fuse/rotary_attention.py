@@ -25,7 +25,15 @@ from lenet_trt.fuse.movement import (
     source_of,
 )
 from lenet_trt.fuse.rotary_positions import rotary_positions
-from lenet_trt.fuse.self_attention import TokenRows, layout_after, mask_of, put_node, result_of, windows_of_mask
+from lenet_trt.fuse.self_attention import (
+    TokenRows,
+    as_multiplied,
+    layout_after,
+    mask_of,
+    put_node,
+    result_of,
+    windows_of_mask,
+)
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 
@@ -35,8 +43,7 @@ def rotary_attention(graph: WorkingGraph, node: WorkingNode) -> None:
     if products is None or products.mask is None:
         return
     paths = [source_of(graph, name, REPEATING) for name in products.operands]
-    turned = [rotary_positions(graph, name) for name, _ in paths[:2]]
-    queries, keys = turned
+    queries, keys = (rotary_positions(graph, name) for name, _ in paths[:2])
     if queries is None or keys is None or (queries.cos, queries.sin) != (keys.cos, keys.sin):
         return
     before = [source_of(graph, queries.x), source_of(graph, keys.x), (paths[2][0], [])]
@@ -46,12 +53,8 @@ def rotary_attention(graph: WorkingGraph, node: WorkingNode) -> None:
         return
     steps = [[*early, *late] for (_, early), (_, late) in zip(before, paths, strict=True)]
     layouts = [_layout(graph, shape, early, late) for (_, early), (_, late) in zip(before, paths, strict=True)]
-    layouts = [
-        layout.last_two_swapped() if layout is not None and swapped else layout
-        for layout, swapped in zip(layouts, products.turned, strict=True)
-    ]
     masks = windows_of_mask(graph, products)
-    found = _rows(prod(shape), known_sizes_of(graph, queries.x), masks, layouts)
+    found = _rows(prod(shape), known_sizes_of(graph, queries.x), masks, as_multiplied(products, layouts))
     rows, groups = found or (None, 0)
     mask = None if rows is None else mask_of(graph, products, rows)
     end = None if rows is None else result_of(graph, products.output, rows, [])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lenet_trt.fuse.movement import REPEATING, as_it_lies, known_sizes_of, moved, source_of
+from lenet_trt.fuse.movement import REPEATING, half_of, known_sizes_of, source_of
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 _LEAST_AXES = 4  # [n, heads, tokens, d]
@@ -58,27 +58,17 @@ def source_of_layer(graph: WorkingGraph, name: str) -> tuple[str, bool]:
 
 def _exchanged_halves(graph: WorkingGraph, x: str, name: str) -> list[WorkingNode] | None:
     """Return the nodes that give [-second half, first half] of the last axis of x."""
-    concat, sizes = graph.producer(name), known_sizes_of(graph, x)
-    if concat is None or not concat.is_op("Concat") or sizes is None or len(concat.inputs) != 2:
-        return None
-    last = len(sizes) - 1
-    if concat.attributes.get("axis") not in (-1, last) or sizes[-1] % 2:
+    concat, rank = graph.producer(name), graph.rank(x)
+    if concat is None or not concat.is_op("Concat") or rank is None or len(concat.inputs) != 2:
         return None
     negative = graph.producer(concat.inputs[0])
-    if negative is None or not negative.is_op("Neg"):
+    if negative is None or not negative.is_op("Neg") or concat.attributes.get("axis") not in (-1, rank - 1):
         return None
-    nodes = [concat, negative]
-    half = sizes[-1] // 2
-    for value, start in ((negative.inputs[0], half), (concat.inputs[1], 0)):
-        node = graph.producer(value)
-        if node is None or not node.is_op("Slice", "Split") or node.inputs[0] != x:
-            return None
-        layout = as_it_lies(sizes)
-        if moved(graph, node, layout, value) != layout.part(last, start, half):
-            return None
-        if node not in nodes:
-            nodes.append(node)
-    return nodes
+    halves = [negative.inputs[0], concat.inputs[1]]
+    if [half_of(graph, half) for half in halves] != [(x, 1), (x, 0)]:
+        return None
+    givers = [node for node in map(graph.producer, halves) if node is not None]
+    return list(dict.fromkeys([concat, negative, *givers]))
 
 
 def _is_angles(graph: WorkingGraph, name: str, sizes: tuple[int, ...]) -> bool:

@@ -83,10 +83,7 @@ def self_attention(graph: WorkingGraph, node: WorkingNode) -> None:
     if shape is None or any(name != source for name, _ in paths):
         return
     layouts = [layout_after(graph, as_it_lies(shape), steps) for _, steps in paths]
-    queries, keys, values = (
-        layout.last_two_swapped() if layout is not None and turned else layout
-        for layout, turned in zip(layouts, products.turned, strict=True)
-    )
+    queries, keys, values = as_multiplied(products, layouts)
     if queries is None or keys is None or values is None or not queries.axes == keys.axes == values.axes:
         return
     rolls = _rolls_of(graph, source)
@@ -118,6 +115,14 @@ def layout_after(
     for node, output in steps:
         layout = None if layout is None else moved(graph, node, layout, output)
     return layout
+
+
+def as_multiplied(products: Products, layouts: Sequence[StridedLayout | None]) -> list[StridedLayout | None]:
+    """Return the layouts of queries, keys and values with the last two axes as the products take them."""
+    return [
+        layout.last_two_swapped() if layout is not None and turned else layout
+        for layout, turned in zip(layouts, products.turned, strict=True)
+    ]
 
 
 def _rolls_of(graph: WorkingGraph, name: str) -> list[Roll]:

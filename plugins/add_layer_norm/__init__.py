@@ -4,10 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.kernel import INT32_MAX, BesidePlugins, Kernel, Tensor, float_types
+from lenet_trt.kernel import Tensor
 
-from ..layer_norm.declaration import AXES, EPSILON, EXAMPLES, LONG_ROWS, WEIGHTS, k, normalized, rows, variants
-from ..windows.declaration import IN_FLOATS, rows_in_groups
+from ..layer_norm.declaration import EPSILON, WEIGHTS, k, norm_of_rows, normalized, rows, variants
 from .pattern import PATTERNS
 
 
@@ -18,23 +17,15 @@ def reference(
     return normalized(x + other, scale, bias, epsilon), x + other
 
 
-KERNEL = Kernel(
+KERNEL = norm_of_rows(
     name="add_layer_norm",
     doc="sum = x + other; y = LayerNormalization(sum, scale, bias) over the last axis",
-    axes=AXES,
     inputs=(Tensor("x", (rows, k), "T", "rows"), Tensor("other", (rows, k), "T", "rows that are added"), *WEIGHTS),
     outputs=(Tensor("y", (rows, k), "T", "normalised rows"), Tensor("sum", (rows, k), "T", "sums")),
-    types=float_types(),
     attributes=(EPSILON,),
     variants=variants("add_layer_norm", tensors=2),
     patterns=PATTERNS,
-    claims=(LONG_ROWS,),
-    beside_plugins=BesidePlugins(both=True, sizes=IN_FLOATS),
-    in_groups=rows_in_groups(rows, k),
     reference=reference,
-    max_elements=2**40,
-    requires=rows <= INT32_MAX,
-    examples=EXAMPLES,
     flops=9 * rows * k,
     source_dir=Path(__file__).parent,
 )

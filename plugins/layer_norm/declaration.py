@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, maximum, minimum, size_of
-from lenet_trt.kernel import Axis, FloatAttribute, Launch, Tensor, Variant
+from lenet_trt.kernel import (
+    INT32_MAX,
+    Axis,
+    BesidePlugins,
+    FloatAttribute,
+    Kernel,
+    Launch,
+    Tensor,
+    Variant,
+    float_types,
+)
 from lenet_trt.kernel.dims import Condition
+
+from ..windows.declaration import IN_FLOATS, rows_in_groups
 
 rows, k = axes("rows k")
 PACK = 16 // size_of("T")  # elements
@@ -40,6 +53,20 @@ EXAMPLES: tuple[Mapping[str, Any], ...] = (
     {"rows": 9, "k": 4099},
     {"rows": 7, "k": 10000},
     {"rows": 3, "k": 50257},
+)
+
+
+# What norms of rows have in common; those of pixels have other axes.
+norm_of_rows = partial(
+    Kernel,
+    axes=AXES,
+    types=float_types(),
+    max_elements=2**40,
+    requires=rows <= INT32_MAX,
+    claims=(LONG_ROWS,),
+    beside_plugins=BesidePlugins(both=True, sizes=IN_FLOATS),
+    in_groups=rows_in_groups(rows, k),
+    examples=EXAMPLES,
 )
 
 

@@ -67,7 +67,7 @@ KERNEL = Kernel(
         {"n": 5700, "in": 960, "out": 512, "activation": "silu"},
         {"n": 4200, "in": 960, "out": 640, "activation": "gelu_tanh"},
     ),
-    # Not measured yet: these are the sizes of linear_half, with twice as many outputs.
+    # The sizes of linear_half, with twice as many outputs; in groups they were measured (docs/zoo.md), else not.
     in_groups=rows_in_groups(n, minimum(inputs, outputs)),
     beside_plugins=BesidePlugins(both=True, sizes=HOPPER),
     claims=(WIDE_ENOUGH & (LAYER.flops >= ENOUGH) & (MODEL_AXES >= 4),),
