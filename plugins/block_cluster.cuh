@@ -3,15 +3,23 @@
 
 #include "common.cuh"
 
+// The lanes of a warp must come to each part of the barrier together, which code that was divergent before does not promise.
+
 // Arrives without publishing anything, so that it waits for no load or store under way: to say that this block has begun (before
 // all have, nobody may write to their shared memory), or has read what was there.
-__device__ __forceinline__ void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  __syncwarp();
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
 // Publishes what was written to any block's shared memory.
 __device__ __forceinline__ void cluster_arrive() {
-  __syncwarp();  // the lanes of a warp must arrive together
+  __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
-__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() {
+  __syncwarp();
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 
 // The same place in the shared memory of block `rank`.
 __device__ __forceinline__ unsigned remote_address(unsigned local, unsigned rank) {

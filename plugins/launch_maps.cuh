@@ -15,4 +15,6 @@
 #elif LAUNCH_MAPS == 2
 #define MAP_PARAMETERS , const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap second_map
 #define MAP_ARGUMENTS , &map, &second_map
+#else
+#error "a launch that includes this file has two tensor maps at most"
 #endif

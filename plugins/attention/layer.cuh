@@ -169,7 +169,7 @@ __device__ __noinline__ void plain_row(const Layer& layer, int image, int head, 
 // All rows by plain multiply-adds, a warp a row.
 template <typename Layer>
 __device__ __forceinline__ void attention_by_rows(const Layer& layer, int images, int threads) {
-  const int row = static_cast<int>(blockIdx.x) * (threads / 32) + static_cast<int>(threadIdx.x) / 32;
-  const int head = row / layer.m;
-  if (head < images * layer.heads) plain_row(layer, head / layer.heads, head % layer.heads, row % layer.m);
+  const unsigned row = blockIdx.x * (threads / 32) + threadIdx.x / 32;  // of the last block perhaps beyond all rows, of which an int has the number
+  const int head = static_cast<int>(row / layer.m);
+  if (head < images * layer.heads) plain_row(layer, head / layer.heads, head % layer.heads, static_cast<int>(row % layer.m));
 }

@@ -80,8 +80,10 @@ __device__ __forceinline__ void lstm(const T* __restrict__ x, const T* __restric
       if (feature < kFeatures) memory.features[buffer * kFeatures + feature] = read[i];
     }
   };
-  read_step(backwards ? steps - 1 : 0);
-  store_step(0);
+  if (steps > 0) {
+    read_step(backwards ? steps - 1 : 0);
+    store_step(0);
+  }
   __syncthreads();
 
   for (int done = 0; done < steps; ++done) {

@@ -57,7 +57,7 @@ KERNEL = Kernel(
     by_name=True,
     reference=reference,
     max_elements=2**40,
-    requires=(rows <= INT32_MAX) & (repeat * inner <= INT32_MAX),
+    requires=(rows <= INT32_MAX // 8) & (repeat * inner <= INT32_MAX),
     examples=(
         {"outer": 1, "repeat": 1, "inner": 1, "k": 1},
         {"outer": 3, "repeat": 5, "inner": 7, "k": 7},

@@ -116,7 +116,6 @@ extern "C" __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kTh
       begin_bulk_copy(shared_address(planes + from * kPlane), x + begin + from * kPlane, bytes, barrier);
     }
   }
-  __syncwarp();              // the lanes of a warp must arrive together
   cluster_arrive_relaxed();  // this block has barriers, which others may count on
   OfMeans::Piece of_means[kUnits][OfMeans::kPieces];
   load_weights<OfMeans>(of_means, w1 + first, kChannels, kHidden, own);

@@ -96,3 +96,11 @@ def test_states_near_zero_keep_their_digits(variant: str, tmp_path_factory: pyte
     for array in (plain[0], *plain[3:]):  # features, biases, states
         array *= np.float32(2.0**-30)
     assert problem(bound, variant, plain, tmp_path_factory) is None
+
+
+@needs_gcc
+@pytest.mark.parametrize("variant", ["by1", "kept", "direct"])
+def test_without_a_step_the_states_stay_as_they_were(variant: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    sizes = {"steps": 0, "n": 5, "inputs": 7, "dirs": 1}
+    bound = KERNEL.bind_axes(sizes, KERNEL.types_named("fp32"), {"hidden_size": 9, "direction": "reverse"})
+    assert problem(bound, variant, plain_inputs(bound, np.random.default_rng(0)), tmp_path_factory) is None
