@@ -80,13 +80,14 @@ Abilities abilities_of(KernelData const& data, int sm, int64_t multiprocessors, 
 }
 
 void tell_plan(std::istream& words) {
-  int sm = 0, favourite = -1;
+  int sm = 0, instead = -1;
   int64_t multiprocessors = 0, shared = 0;
-  words >> sm >> multiprocessors >> shared >> favourite;
+  words >> sm >> multiprocessors >> shared >> instead;
   std::vector<Shape> const inputs = shapes_from(words, kernel->inputs.size());
   std::vector<Shape> const outputs = shapes_from(words, kernel->outputs.size());
   Abilities const gpu = abilities_of(*kernel, sm, multiprocessors, shared);
-  Call const call = plan(*kernel, inputs.data(), outputs.data(), gpu, favourite);
+  Call call = plan(*kernel, inputs.data(), outputs.data(), gpu, {});
+  if (instead >= 0) call = plan(*kernel, inputs.data(), outputs.data(), gpu, {call.variant, instead});
   if (call.variant < 0) {
     std::cout << "nothing\n";
     return;
@@ -232,7 +233,7 @@ void use(KernelData const& data, std::mt19937_64& random) {
     largest_workspace(data, inputs);
   } catch (Error const&) {
   }
-  plan(data, inputs, inputs + data.inputs.size(), abilities_of(data, 90, 132, 227 * 1024), static_cast<int>(random() % 4) - 1);
+  plan(data, inputs, inputs + data.inputs.size(), abilities_of(data, 90, 132, 227 * 1024), {0, static_cast<int>(random() % 4) - 1});
 }
 
 void fuzz(std::istream& words) {

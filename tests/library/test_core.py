@@ -212,7 +212,7 @@ def test_shapes_choice_and_launch_are_pythons(core: Core, tmp_path: Path, name: 
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_each_variant_runs_where_it_can_when_it_is_the_favourite(core: Core, tmp_path: Path, name: str) -> None:
+def test_each_variant_runs_where_it_can_in_place_of_the_chosen_one(core: Core, tmp_path: Path, name: str) -> None:
     kernel = declared(name)
     for bound in bounds(kernel, 5):
         data = tmp_path / "data"

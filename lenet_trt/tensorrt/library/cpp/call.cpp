@@ -116,19 +116,26 @@ bool check_call(KernelData const& data, Shape const* inputs, Shape const* output
   return true;
 }
 
-int chosen(KernelData const& data, Size const* axes, Abilities const& gpu, int favourite) {
-  auto const runs = [&](size_t i) { return (gpu.variants >> i & 1) != 0 && data.variants[i].when.holds(axes); };
-  if (favourite >= 0 && static_cast<size_t>(favourite) < data.variants.size() && runs(static_cast<size_t>(favourite))) {
-    return favourite;
-  }
+bool can_run(KernelData const& data, Size const* axes, Abilities const& gpu, size_t variant) {
+  return (gpu.variants >> variant & 1) != 0 && data.variants[variant].when.holds(axes);
+}
+
+int declared_choice(KernelData const& data, Size const* axes, Abilities const& gpu) {
   for (size_t i = 0; gpu.tuned != nullptr && i < gpu.tuned->choices.size(); ++i) {
     TunedChoice const& choice = gpu.tuned->choices[i];
-    if (choice.when.holds(axes) && runs(choice.variant)) return choice.variant;
+    if (choice.when.holds(axes) && can_run(data, axes, gpu, choice.variant)) return choice.variant;
   }
   for (size_t i = 0; i < data.variants.size(); ++i) {
-    if (runs(i) && data.variants[i].prefer.holds(axes)) return static_cast<int>(i);
+    if (can_run(data, axes, gpu, i) && data.variants[i].prefer.holds(axes)) return static_cast<int>(i);
   }
   fail(data.title(), " has no variant for these sizes on this GPU");
+}
+
+int chosen(KernelData const& data, Size const* axes, Abilities const& gpu, Substitute substitute) {
+  int const declared = declared_choice(data, axes, gpu);
+  if (declared != substitute.of || substitute.by < 0) return declared;
+  auto const by = static_cast<size_t>(substitute.by);
+  return by < data.variants.size() && can_run(data, axes, gpu, by) ? substitute.by : declared;
 }
 
 int64_t within(int64_t value, int64_t least, int64_t most, Variant const& variant, char const* what) {
@@ -215,20 +222,22 @@ TunedGpu const* tuned_for(KernelData const& data, std::string const& name, int s
   return nullptr;
 }
 
-int choose(KernelData const& data, Shape const* inputs, Abilities const& gpu, int favourite) {
+int choose(KernelData const& data, Shape const* inputs, Abilities const& gpu, Substitute substitute) {
   Shape outputs[kMaxTensors];
   for (size_t i = 0; i < data.outputs.size(); ++i) outputs[i] = output_shape(data, i, inputs);
-  return plan(data, inputs, outputs, gpu, favourite).variant;
+  return plan(data, inputs, outputs, gpu, substitute).variant;
 }
 
-Call plan(KernelData const& data, Shape const* inputs, Shape const* outputs, Abilities const& gpu, int favourite) {
+Call plan(KernelData const& data, Shape const* inputs, Shape const* outputs, Abilities const& gpu, Substitute substitute) {
   Sizes axes = axes_of(data, inputs);
   Call call;
   if (!check_call(data, inputs, outputs, axes.values)) return call;
-  call.has_empty = std::any_of(inputs, inputs + data.inputs.size(), is_empty) ||
-                   std::any_of(outputs, outputs + data.outputs.size(), is_empty);
+  size_t const count = data.inputs.size();
+  for (size_t i = 0; i < count + data.outputs.size(); ++i) {
+    if (is_empty(i < count ? inputs[i] : outputs[i - count])) call.empty |= uint64_t{1} << i;
+  }
   axes.values[0] = {gpu.multiprocessors, true};
-  int const index = chosen(data, axes.values, gpu, favourite);
+  int const index = chosen(data, axes.values, gpu, substitute);
   Variant const& variant = data.variants[static_cast<size_t>(index)];
   if (!variant.workspace.empty()) call.workspace = variant.workspace.value(axes.values);
   for (size_t i = 0; i < variant.launches.size(); ++i) {

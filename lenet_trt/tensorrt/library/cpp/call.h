@@ -33,8 +33,8 @@ struct LaunchSizes {
 };
 
 struct Call {
-  int variant = -1;  // none: there is nothing to compute, and nothing is launched
-  bool has_empty = false;  // a tensor without elements, which need not have an address
+  int variant = -1;    // none: there is nothing to compute, and nothing is launched
+  uint64_t empty = 0;  // a bit for each input and then each output without elements, which need not have an address
   int64_t workspace = 0;   // bytes that it needs
   LaunchSizes launches[kMaxLaunches];
 };
@@ -46,13 +46,18 @@ void check_shapes(KernelData const& data, Shape const* inputs, Shape const* outp
 // What was measured on a GPU of that name, architecture and size; null for nothing.
 TunedGpu const* tuned_for(KernelData const& data, std::string const& name, int sm, int64_t multiprocessors);
 
-// The variant for these shapes: `favourite` where it can run (none: -1), else the first tuned choice that can run, else
-// the first in the declaration that can run and is preferred. Throws an Error if shapes are wrong or none fits; -1 means that there is nothing to compute.
-int choose(KernelData const& data, Shape const* inputs, Abilities const& gpu, int favourite);
+// Variant `by` in the place of variant `of`, wherever that is chosen and `by` can run; -1 for none.
+struct Substitute {
+  int of = -1, by = -1;
+};
+
+// The variant for these shapes: the first tuned choice that can run, else the first in the declaration that can run and is
+// preferred, or its substitute. Throws an Error if shapes are wrong or none fits; -1 means that there is nothing to compute.
+int choose(KernelData const& data, Shape const* inputs, Abilities const& gpu, Substitute substitute);
 
 // The launches of a call whose shapes are all known. Throws an Error if they are wrong, no variant can run them, or a
 // launch is larger than CUDA allows.
-Call plan(KernelData const& data, Shape const* inputs, Shape const* outputs, Abilities const& gpu, int favourite);
+Call plan(KernelData const& data, Shape const* inputs, Shape const* outputs, Abilities const& gpu, Substitute substitute);
 
 // The workspace, in bytes, that suffices for every call with inputs of these shapes or smaller ones.
 int64_t largest_workspace(KernelData const& data, Shape const* inputs);

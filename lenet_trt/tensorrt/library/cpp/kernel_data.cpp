@@ -64,6 +64,7 @@ class KernelReader {
     if (sections_.count(kLaunches) != 0) read_launches(section(kLaunches));
     if (sections_.count(kMaps) != 0) read_maps(section(kMaps));
     if (sections_.count(kTuned) != 0) read_tuned(section(kTuned));
+    identify_code();
   }
 
  private:
@@ -87,7 +88,6 @@ class KernelReader {
     if (std::memcmp(hash.data(), bytes.data() + kHashAt, hash.size()) != 0) {
       fail("the kernel's data is damaged: its hash is another one", kMakeAgain);
     }
-    data_.fingerprint_ = hexadecimal(hash);
     Reader table(bytes.data() + kHeaderBytes, images_at_ - kHeaderBytes, "the table of sections");
     for (uint32_t i = 0; i < sections; ++i) {
       auto const kind = table.number<uint32_t>();
@@ -101,6 +101,22 @@ class KernelReader {
         fail(kSectionNames[kind], " is there twice");
       }
     }
+  }
+
+  // The section of images has their hashes.
+  void identify_code() {
+    Sha256 hash;
+    auto const add = [&](void const* bytes, size_t size) {
+      uint64_t const length = size;
+      hash.add(reinterpret_cast<uint8_t const*>(&length), sizeof(length)).add(static_cast<uint8_t const*>(bytes), size);
+    };
+    for (std::string const* text : {&data_.kernel, &data_.kernel_version, &data_.types}) add(text->data(), text->size());
+    for (auto const& [kind, place] : sections_) {
+      if (kind == kKernel) continue;
+      add(&kind, sizeof(kind));
+      add(data_.bytes_.data() + place.first, place.second);
+    }
+    data_.code_id_ = hexadecimal(hash.finish());
   }
 
   Reader section(Section kind) const {

@@ -118,13 +118,13 @@ class KernelData {
   std::vector<uint8_t> const& bytes() const { return bytes_; }
   // "lenet5 (fp32)": for messages.
   std::string title() const { return kernel + " (" + types + ")"; }
-  // The hash of all but the images, which has theirs in it, in hexadecimal.
-  std::string const& fingerprint() const { return fingerprint_; }
+  // A hash, in hexadecimal, that two nodes share whose code and declaration are the same, whatever their names.
+  std::string const& code_id() const { return code_id_; }
 
  private:
   friend class KernelReader;
   std::vector<uint8_t> bytes_;
-  std::string fingerprint_;
+  std::string code_id_;
 };
 
 }  // namespace lenet_trt

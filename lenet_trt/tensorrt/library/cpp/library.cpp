@@ -113,10 +113,11 @@ void warn_of_another_tensorrt() {
   log(Severity::kWarning, message.c_str());
 }
 
-__attribute__((constructor)) void register_when_opened() {
+__attribute__((constructor)) void register_if_possible() {
   IPluginRegistry* const found = registry();
   if (found == nullptr) return warn_of_another_tensorrt();
-  if (is_known_to(*found)) return;
+  if (registered_here) return;
+  if (is_known_to(*found)) return log(Severity::kInfo, "a lenet_trt plugin library is registered already: plugins are made by that one");
   AnyCreator& ours = creator();
   registered_here = found->registerCreator(ours, kNamespace);
   if (registered_here) stay_in_memory();
@@ -148,8 +149,9 @@ void log(Severity severity, char const* message) noexcept {
 
 }  // namespace lenet_trt
 
-// Whether the TensorRT that is loaded knows the plugin.
-LENET_TRT_EXPORT int32_t lenet_trt_is_registered() {
+// Registers the plugin where TensorRT was loaded after this library. Returns whether the TensorRT that is loaded knows it.
+LENET_TRT_EXPORT int32_t lenet_trt_register() {
+  lenet_trt::register_if_possible();
   nvinfer1::IPluginRegistry* const found = lenet_trt::registry();
   return found != nullptr && lenet_trt::is_known_to(*found);
 }

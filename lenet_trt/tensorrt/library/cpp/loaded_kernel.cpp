@@ -34,9 +34,14 @@ uint64_t identity(cuda::Context context) {
   return id;
 }
 
-cuda::Context current_context() {
+cuda::Context context_or_null() {
   cuda::Context context = nullptr;
   check(driver().current(&context), "ask for the CUDA context");
+  return context;
+}
+
+cuda::Context current_context() {
+  cuda::Context const context = context_or_null();
   if (context == nullptr) fail("no CUDA context is current in this thread: call cudaSetDevice first");
   return context;
 }
@@ -113,7 +118,7 @@ cuda::Status encode(TensorMap const& map, uint64_t const* sizes, void const* inp
 
 class LoadedModule {
  public:
-  LoadedModule(cuda::Context context, Image const& image) : context_(context) {
+  LoadedModule(cuda::Context context, Image const& image) : context_(context), context_id_(identity(context)) {
     check_driver(image);
     CaptureSafe safe;
     std::string const what = "load the kernel's image for sm_" + std::to_string(image.sm);
@@ -121,10 +126,12 @@ class LoadedModule {
   }
 
   ~LoadedModule() {
-    // Where the process ends or the context is gone already, the module went with it, and the driver says so.
+    // Where the process ends or the context is gone already, the module went with it, and the driver says so, or has another context there.
     cuda::Context ignored = nullptr;
     if (driver().push(context_) != cuda::kSuccess) return;
-    driver().unload(module_);
+    uint64_t id = context_id_;
+    bool const is_same = driver().context_id == nullptr || (driver().context_id(context_, &id) == cuda::kSuccess && id == context_id_);
+    if (is_same) driver().unload(module_);
     driver().pop(&ignored);
   }
 
@@ -168,6 +175,7 @@ class LoadedModule {
 
  private:
   cuda::Context context_;
+  uint64_t context_id_;
   cuda::Module module_ = nullptr;
   std::mutex mutex_;
 };
@@ -248,7 +256,10 @@ void LoadedKernel::load_variant(size_t index, int sm, uint32_t shared_opt_in, bo
   gpu_.variants |= uint64_t{1} << index;
 }
 
-bool LoadedKernel::is_for_current_context() const { return identity(current_context()) == context_id_; }
+bool LoadedKernel::is_for_current_context() const {
+  cuda::Context const context = context_or_null();
+  return context == nullptr || identity(context) == context_id_;
+}
 
 void LoadedKernel::check_alignment(std::string const& name, void const* pointer) const {
   if (reinterpret_cast<uintptr_t>(pointer) % data_->alignment != 0) {
@@ -263,7 +274,7 @@ void LoadedKernel::check_pointers(Call const& call, void const* const* inputs, v
     bool const is_input = i < count;
     Tensor const& tensor = is_input ? data_->inputs[i] : data_->outputs[i - count];
     void const* const pointer = is_input ? inputs[i] : outputs[i - count];
-    if (pointer == nullptr && !call.has_empty) fail(tensor.name, " has no address");
+    if (pointer == nullptr && (call.empty >> i & 1) == 0) fail(tensor.name, " has no address");
     check_alignment(tensor.name, pointer);
   }
   if (call.workspace <= 0) return;

@@ -17,6 +17,7 @@ class LoadedKernel {
   static std::shared_ptr<LoadedKernel const> load(std::shared_ptr<KernelData const> data);
 
   Abilities const& gpu() const { return gpu_; }
+  // Also where a thread has no context: `launch` finds the kernel's own.
   bool is_for_current_context() const;
 
   // Puts the launches of a call into the stream: `inputs`, `outputs` and `workspace` are device addresses. Allocates,

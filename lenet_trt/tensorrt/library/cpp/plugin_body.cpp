@@ -201,8 +201,8 @@ size_t PluginBody::workspace(Shape const* largest_inputs) const {
   return static_cast<size_t>(largest_workspace(*data_, largest_inputs));
 }
 
-void PluginBody::favour(int variant) {
-  favourite_ = variant;
+void PluginBody::substitute(Substitute substitute) {
+  substitute_ = substitute;
   is_prepared_ = false;
 }
 
@@ -217,7 +217,7 @@ void PluginBody::prepare(nvinfer1::PluginTensorDesc const* inputs, nvinfer1::Plu
   if (same) return;
   is_prepared_ = false;
   if (loaded_ == nullptr) fail("the kernel is not loaded: TensorRT has not attached the plugin to a context");
-  call_ = plan(*data_, shapes_, shapes_ + input_count, loaded_->gpu(), favourite_);
+  call_ = plan(*data_, shapes_, shapes_ + input_count, loaded_->gpu(), substitute_);
   is_prepared_ = true;
 }
 

@@ -38,8 +38,8 @@ class PluginBody {
   // The workspace, in bytes, that suffices for inputs of these shapes or smaller ones.
   size_t workspace(Shape const* largest_inputs) const;
 
-  // Runs this variant wherever it can; -1: what the declaration chooses for each shape.
-  void favour(int variant);
+  // Runs a variant in the place of another one; the default: what the declaration chooses for each shape.
+  void substitute(Substitute substitute);
 
   // Prepares the launch for these shapes, unless it is that of the last ones.
   void prepare(nvinfer1::PluginTensorDesc const* inputs, nvinfer1::PluginTensorDesc const* outputs);
@@ -52,7 +52,7 @@ class PluginBody {
  private:
   std::shared_ptr<KernelData const> data_;
   std::shared_ptr<LoadedKernel const> loaded_;
-  int favourite_ = -1;
+  Substitute substitute_;
   bool is_prepared_ = false;
   Shape shapes_[kMaxTensors];  // of the prepared launch
   Call call_;

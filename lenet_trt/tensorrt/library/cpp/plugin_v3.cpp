@@ -12,8 +12,9 @@ namespace {
 
 using namespace nvinfer1;
 
-// Tactic 1 is the declared choice for each shape, tactic k + 2 variant k wherever it can run.
-constexpr int32_t kDeclaredChoice = 1, kFirstVariant = 2;
+// Tactic 1 is the declared choice for each shape. A tactic from 2 on has one variant in the place of another one, which the declaration chooses at
+// the shapes of the timing: what was fastest there may be far slower where the declaration chooses otherwise.
+constexpr int32_t kDeclaredChoice = 1, kFirstSubstitute = 2;
 
 class PluginV3 final : public IPluginV3, public IPluginV3OneCore, public IPluginV3OneBuild, public IPluginV3OneRuntime {
  public:
@@ -93,13 +94,15 @@ class PluginV3 final : public IPluginV3, public IPluginV3OneCore, public IPlugin
   }
 
   // Timings of other code must not stand for this one's.
-  char const* getTimingCacheID() noexcept override { return body_.data().fingerprint().c_str(); }
+  char const* getTimingCacheID() noexcept override { return body_.data().code_id().c_str(); }
   char const* getMetadataString() noexcept override { return metadata_.c_str(); }
 
   // In the engine.
 
   int32_t setTactic(int32_t tactic) noexcept override {
-    body_.favour(tactic >= kFirstVariant ? tactic - kFirstVariant : -1);
+    auto const count = static_cast<int32_t>(body_.data().variants.size());
+    int32_t const number = tactic - kFirstSubstitute;
+    body_.substitute(number >= 0 ? Substitute{number / count, number % count} : Substitute{});
     return 0;
   }
 
@@ -140,8 +143,7 @@ class PluginV3 final : public IPluginV3, public IPluginV3OneCore, public IPlugin
     return guarded([&] { return action(), 0; }, reporter(where), 1);
   }
 
-  // What TensorRT shall time. A variant that the declaration chooses at the shapes of the timing would only be timed
-  // twice, and win by chance over what is better for the other shapes.
+  // What TensorRT shall time. The variant that the declaration chooses at the shapes of the timing is tactic 1 already.
   std::vector<int32_t> tactics_for(DynamicPluginTensorDesc const* inputs, int32_t count) {
     std::vector<int32_t> tactics{kDeclaredChoice};
     if (!cuda_is_here()) return tactics;
@@ -149,16 +151,26 @@ class PluginV3 final : public IPluginV3, public IPluginV3OneCore, public IPlugin
     for (int32_t i = 0; i < count; ++i) shapes[i] = shape_of(inputs[i].opt);
     try {
       body_.load();
-      int const declared = choose(body_.data(), shapes, body_.gpu(), -1);
-      for (size_t i = 0; declared >= 0 && i < body_.data().variants.size(); ++i) {
-        int const variant = static_cast<int>(i);
-        bool const runs = choose(body_.data(), shapes, body_.gpu(), variant) == variant;
-        if (runs && variant != declared) tactics.push_back(kFirstVariant + variant);
+      int const declared = choose(body_.data(), shapes, body_.gpu(), {});
+      int const count = static_cast<int>(body_.data().variants.size());
+      for (int variant = 0; declared >= 0 && variant < count; ++variant) {
+        if (variant != declared && runs(shapes, {declared, variant})) {
+          tactics.push_back(kFirstSubstitute + declared * count + variant);
+        }
       }
     } catch (std::exception const&) {
       // This GPU or these sizes are not those that the engine is for; if they are, onShapeChange says what is wrong.
     }
     return tactics;
+  }
+
+  // A launch that CUDA would not take is none, for this variant alone.
+  bool runs(Shape const* shapes, Substitute substitute) const noexcept {
+    try {
+      return choose(body_.data(), shapes, body_.gpu(), substitute) == substitute.by;
+    } catch (std::exception const&) {
+      return false;
+    }
   }
 
   static bool cuda_is_here() noexcept {
