@@ -33,6 +33,10 @@ __device__ __forceinline__ void write_remote(float2* local, unsigned rank, float
   asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(remote), "f"(pair.x), "f"(pair.y) : "memory");
 }
 
+__device__ __forceinline__ void write_remote(unsigned* local, unsigned rank, unsigned value) {
+  asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(remote_address(shared_address(local), rank)), "r"(value) : "memory");
+}
+
 __device__ __forceinline__ void write_remote(unsigned long long* local, unsigned rank, unsigned long long value) {
   asm volatile("st.shared::cluster.u64 [%0], %1;" ::"r"(remote_address(shared_address(local), rank)), "l"(value) : "memory");
 }

@@ -13,6 +13,9 @@ rows, n, k = axes("rows n k")
 THREADS = 512
 BLOCKS = 8
 MOST = 128
+# What pick.cuh and cluster.cu have in shared memory: the pool and digits of a block, and of each block of its cluster
+# elements that are told, and keys.
+POOL_BYTES, TOLD, GATHERED = 24_672 + 128, 128, 258
 LANES_THREADS = 256
 AT_ONCE = 4  # blocks of a multiprocessor
 LONG = 131_072  # eight blocks have enough to do
@@ -30,7 +33,12 @@ def cluster(name: str, blocks: int, prefer: Condition) -> Variant:
     """Make the variant in which a cluster of ``blocks`` blocks has a row."""
     return Variant(
         name,
-        Launch((blocks * rows, 1, 1), (THREADS, 1, 1), (rows,)),
+        Launch(
+            (blocks * rows, 1, 1),
+            (THREADS, 1, 1),
+            (rows,),
+            POOL_BYTES + blocks * (4 * TOLD + 8 * GATHERED + 4),
+        ),
         f"a cluster of {blocks} blocks a row",
         source="cluster.cu",
         min_sm=90,
@@ -68,8 +76,8 @@ KERNEL = Kernel(
             prefer=(k <= 16) & (rows >= n // 4) & (rows > minimum(n // 512, 1) * AT_ONCE * MULTIPROCESSORS),
         ),
         # Clusters that run all at once. Shorter rows have too little to do for several blocks.
-        cluster("cluster4", 4, (n >= 24576) & (n <= LONG) & (rows <= 3 * MULTIPROCESSORS // 8)),
-        cluster("cluster", BLOCKS, (n > LONG) & (rows <= MULTIPROCESSORS // 2)),
+        cluster("cluster4", 4, (n >= 24576) & (n <= LONG) & (rows <= MULTIPROCESSORS // 2)),
+        cluster("cluster8", BLOCKS, (n > LONG) & (rows <= MULTIPROCESSORS // 2)),
         Variant("block", Launch((rows, 1, 1), (THREADS, 1, 1), (rows,)), "a block a row"),
     ),
     patterns=PATTERNS,

@@ -2,55 +2,72 @@
 //
 // x [rows, N] -> values [rows, K], indices [rows, K] int32.
 //
-// Mapping: 8 or 4 blocks share a row. Together they find a bound that the K largest keys reach; each picks the keys of its part
-// that reach it, and writes them into the shared memory of the first block, which picks again and ranks.
+// Mapping: 8 or 4 blocks share a row. Their warps find a bound together; each block picks the keys of its part that reach it (pick.cuh),
+// and writes them into the shared memory of all blocks. Then it ranks its own keys among all of them.
 // Bytes: x once.
 #include "block_cluster.cuh"
-#include "topk/pool.cuh"
+#include "topk/pick.cuh"
 
 namespace topk {
 
 template <int kBlocks>
-__device__ __forceinline__ void of_cluster(const T* __restrict__ x, T* __restrict__ values, int* __restrict__ indices) {
-  __shared__ Pool pool;
-  __shared__ Key bounds[kBlocks];
-  __shared__ Key gathered[kBlocks * kSlots];
-  const unsigned rank = blockIdx.x % kBlocks;
-  const size_t row = blockIdx.x / kBlocks;
-  cluster_arrive_relaxed();
-  pick<kBlocks * kThreads, ceil_div(kTop, kBlocks)>(pool, x, row, rank * kThreads + threadIdx.x, [&](Key bound) {
-    cluster_wait();
-    if (threadIdx.x < kBlocks) write_remote(&bounds[rank], threadIdx.x, bound);
+struct SharedByCluster : Shared<kBlocks> {
+  // By blocks; two keys more, so that lanes that read the same place of several lists read different banks.
+  alignas(16) Key gathered[kBlocks][kMost + 2];
+  unsigned counts[kBlocks];
+};
+
+template <int kBlocks>
+struct BlocksOfCluster {
+  SharedByCluster<kBlocks>& mine;
+
+  __device__ __forceinline__ void wait() const { cluster_wait(); }
+  __device__ __forceinline__ void tell(int place, unsigned element) const {
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) write_remote(&mine.told[place], block, element);
+  }
+  __device__ __forceinline__ void hear() const {
     cluster_arrive();
     cluster_wait();
-#pragma unroll
-    for (int i = 0; i < kBlocks; ++i) bound = min(bound, bounds[i]);
-    return bound;
-  });
-  const int slot = threadIdx.x;
-  if (slot < kSlots) write_remote(&gathered[rank * kSlots + slot], 0, slot < pool.count ? pool.key[slot] : 0);
+  }
+};
+
+template <int kBlocks>
+__device__ __forceinline__ void of_cluster(SharedByCluster<kBlocks>& mine, const T* __restrict__ x, T* __restrict__ values,
+                                           int* __restrict__ indices) {
+  const int rank = blockIdx.x % kBlocks;
+  const size_t row = blockIdx.x / kBlocks;
+  cluster_arrive_relaxed();
+  pick<kBlocks>(mine, BlocksOfCluster<kBlocks>{mine}, x, row, rank);
+  const Pool& pool = mine.pool;
+  const int count = pool.count;
+  for (int i = threadIdx.x; i < count * kBlocks; i += kThreads) {
+    write_remote(&mine.gathered[rank][i / kBlocks], i % kBlocks, pool.key[i / kBlocks]);
+  }
+  if (threadIdx.x < kBlocks) write_remote(&mine.counts[rank], threadIdx.x, static_cast<unsigned>(count));
   cluster_arrive();
   cluster_wait();
-  if (rank != 0) return;
-
-  pool.keep<kBlocks * kSlots>(gathered, kBlocks * kSlots, pool.threshold(gathered, kBlocks * kSlots, kTop, kSlots));
-  pool.write(values + row * kTop, indices + row * kTop);
+  write_ranked<kBlocks>(pool, values + row * kTop, indices + row * kTop, [&](Key key, int list) {
+    return larger_keys(mine.gathered[list], mine.counts[list], key, 0, 1);
+  });
 }
 
 }  // namespace topk
 
 using topk::T;
-ASSERT_LAUNCH(topk_cluster, topk::kThreads, 0);
-ASSERT_LAUNCH(topk_cluster4, topk::kThreads, 0);
+ASSERT_LAUNCH(topk_cluster8, topk::kThreads, sizeof(topk::SharedByCluster<8>));
+ASSERT_LAUNCH(topk_cluster4, topk::kThreads, sizeof(topk::SharedByCluster<4>));
 
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(topk::kThreads)
-    topk_cluster(const T* __restrict__ x, int rows, T* __restrict__ values, int* __restrict__ indices) {
+    topk_cluster8(const T* __restrict__ x, int rows, T* __restrict__ values, int* __restrict__ indices) {
   wait_for_previous_kernel();
-  topk::of_cluster<8>(x, values, indices);
+  extern __shared__ __align__(16) unsigned char shared[];
+  topk::of_cluster<8>(*reinterpret_cast<topk::SharedByCluster<8>*>(shared), x, values, indices);
 }
 
 extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(topk::kThreads)
     topk_cluster4(const T* __restrict__ x, int rows, T* __restrict__ values, int* __restrict__ indices) {
   wait_for_previous_kernel();
-  topk::of_cluster<4>(x, values, indices);
+  extern __shared__ __align__(16) unsigned char shared[];
+  topk::of_cluster<4>(*reinterpret_cast<topk::SharedByCluster<4>*>(shared), x, values, indices);
 }

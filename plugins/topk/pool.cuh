@@ -15,14 +15,13 @@ constexpr int kBits = 11;
 constexpr int kBins = 1 << kBits;
 constexpr int kBinsEach = kBins / kThreads;
 constexpr int kCapacity = 4 * kThreads;
-// A pool is not cut down further when it has this many keys: the last of them are left to the ranking.
+// A pool is not cut down further when it has this many keys: the ranking has room for them (pick.cuh).
 constexpr int kSlots = kTop + 32;
-constexpr int kRankLanes = 2;  // that rank one key
-static_assert(kSlots * kRankLanes <= kThreads && kBinsEach == 4, "a thread reads four bins, and helps to rank one key");
+static_assert(kBinsEach == 4, "a thread reads four bins at once");
 
 struct Pool {
   alignas(16) unsigned bins[kBins];
-  Key key[kCapacity];
+  Key key[kCapacity + 2];  // what is written behind the capacity counts for nothing
   unsigned sums[kWarps];
   unsigned digit, above, inside;
   int count;
@@ -130,103 +129,6 @@ struct Pool {
     keep<kCapacity>(key, size, least);
     return least;
   }
-
-  // Writes the kTop largest of at most kSlots keys in their order: a key's rank is how many are larger.
-  __device__ __forceinline__ void write(T* __restrict__ values, int* __restrict__ indices) const {
-    const int lane = threadIdx.x % kRankLanes, size = count;
-    const Key mine = key[threadIdx.x / kRankLanes];
-    int rank = 0;
-#pragma unroll 8
-    for (int i = lane; i < size; i += kRankLanes) rank += key[i] > mine;
-#pragma unroll
-    for (int offset = kRankLanes / 2; offset > 0; offset /= 2) rank += __shfl_xor_sync(kAllLanes, rank, offset);
-    if (lane == 0 && static_cast<int>(threadIdx.x) / kRankLanes < size && rank < kTop) {
-      values[rank] = value_of(mine);
-      indices[rank] = index_of(mine);
-    }
-  }
 };
-
-// Puts the kTop largest keys of a part of the row into the pool, and at most kSlots: the part of thread `thread` of `kAll`.
-// `agree` makes of the block's bound the one of all blocks: kWanted keys of each block reach the lowest.
-template <int kAll, int kWanted, typename Agree>
-__device__ __forceinline__ void pick(Pool& pool, const T* __restrict__ x, size_t row, int thread, Agree agree) {
-  constexpr int kMostValues = 32;  // that a thread holds
-  constexpr int kWide = RowLayout<T, kLength>::kWide;
-  constexpr int kNeeded = ceil_div(RowLayout<T, kLength>::kPacks, kAll);
-  constexpr int kEach = kNeeded < kMostValues / kWide ? kNeeded : kMostValues / kWide;
-  constexpr int kRounds = ceil_div(kNeeded, kEach);
-  Key least = 0;  // no smaller key is among the kTop largest
-  pool.clear();
-#pragma unroll 1
-  for (int round = 0; round < kRounds; ++round) {
-    const RowPacks<T, kLength, kAll, kEach> packs(x, row, thread + round * kEach * kAll, 0.0f);
-    unsigned order[kEach][kWide];  // 0: no element
-    unsigned largest = 0;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const bool whole = packs.whole(i);
-#pragma unroll
-      for (int j = 0; j < kWide; ++j) {
-        order[i][j] = whole || packs.inside(i, j) ? ordered(packs.pack[i].value[j]) : 0;
-        largest = max(largest, order[i][j]);
-      }
-    }
-    if (round == 0) {
-      // At least kWanted keys are as large as the kWanted-th of the threads' largest.
-      pool.key[threadIdx.x] = static_cast<Key>(largest) << 32;
-      Key bound = 0;
-      if (__syncthreads_count(largest != 0) >= kWanted) bound = pool.threshold(pool.key, kThreads, kWanted, kThreads);
-      least = agree(bound);
-    }
-    const unsigned enough = max(static_cast<unsigned>(least >> 32), 1u);
-    unsigned passing = 0;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-#pragma unroll
-      for (int j = 0; j < kWide; ++j) passing += order[i][j] >= enough;
-    }
-    const unsigned before = Pool::sum_before(passing);
-    if (threadIdx.x % 32 == 31) pool.sums[threadIdx.x / 32] = before + passing;
-    __syncthreads();
-    int place = pool.count, all = pool.count;
-#pragma unroll
-    for (int i = 0; i < kWarps; ++i) {
-      all += pool.sums[i];
-      if (i < static_cast<int>(threadIdx.x) / 32) place += pool.sums[i];
-    }
-    place += before;
-    __syncthreads();
-    if (all <= kCapacity) {
-      if (threadIdx.x == 0) pool.count = all;
-      if (passing != 0) {
-#pragma unroll
-        for (int i = 0; i < kEach; ++i) {
-#pragma unroll
-          for (int j = 0; j < kWide; ++j) {
-            if (order[i][j] >= enough) pool.key[place++] = key_of(order[i][j], packs.first_of(i) + j);
-          }
-        }
-      }
-      __syncthreads();
-    } else {
-      // Too many at once, as where the row rises: an element of each thread at a time, and room is made before.
-#pragma unroll 1
-      for (int i = 0; i < kEach * kWide; ++i) {
-        if (pool.count > kCapacity - kThreads) least = max(least, pool.shrink());
-        __syncthreads();
-        const int index = packs.first_of(i / kWide) + i % kWide;
-        const bool inside = index >= 0 && index < kLength;
-        const Key each = inside ? key_of(ordered(x[packs.start + index]), index) : Key(0);
-        const bool taken = each != 0 && each >= least;
-        const int slot = pool.reserve(taken);
-        if (taken) pool.key[slot] = each;
-        __syncthreads();
-      }
-    }
-    if (pool.count > (round == kRounds - 1 ? kSlots : kCapacity / 2)) least = max(least, pool.shrink());
-    __syncthreads();
-  }
-}
 
 }  // namespace topk

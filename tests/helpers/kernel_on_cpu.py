@@ -123,8 +123,8 @@ def disagreement_of_call(
 
 
 def _cluster_blocks(variant: Variant) -> int:
-    """Return the blocks of a cluster, which the names of such variants tell: by2, by8_rows4."""
-    found = re.match(r"by(\d+)", variant.name)
+    """Return the blocks of a cluster, which the names of such variants tell: by2, by8_rows4, cluster4."""
+    found = re.match(r"(?:by|cluster)(\d+)", variant.name)
     return int(found[1]) if found else 1
 
 

@@ -14,6 +14,8 @@ inline float4 read_remote(const float* local, unsigned rank) {
   std::memcpy(&four, remote_place(shared_address(local), rank), sizeof(four));
   return four;
 }
+template <typename T>
+void write_remote(T* local, unsigned rank, T value) { std::memcpy(remote_place(shared_address(local), rank), &value, sizeof(value)); }
 template <int kCount>
 void send_remote(unsigned local, unsigned barrier, unsigned rank, const float (&v)[kCount]) {
   if (local % sizeof(v) != 0) std::exit(2);

@@ -63,7 +63,10 @@ inline int __float_as_int(float v) { int i; std::memcpy(&i, &v, 4); return i; }
 inline float __uint_as_float(unsigned v) { return __int_as_float(static_cast<int>(v)); }
 inline unsigned __float_as_uint(float v) { return static_cast<unsigned>(__float_as_int(v)); }
 inline int atomicMax(int* to, int value) { const int before = *to; *to = max(before, value); return before; }
+template <typename T>
+T atomicAdd(T* to, T value) { const T before = *to; *to += value; return before; }
 inline int __ffs(int v) { return __builtin_ffs(v); }
+inline int __clz(int v) { return v == 0 ? 32 : __builtin_clz(static_cast<unsigned>(v)); }
 inline int __ffsll(long long v) { return __builtin_ffsll(v); }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
@@ -200,13 +203,29 @@ inline unsigned __reduce_max_sync(unsigned, unsigned mine) {
   for (unsigned other : everyone(mine)) mine = max(mine, other);
   return mine;
 }
+inline unsigned __reduce_add_sync(unsigned, unsigned mine) {
+  unsigned sum = 0;
+  for (unsigned other : everyone(mine)) sum += other;
+  return sum;
+}
 inline unsigned __reduce_or_sync(unsigned, unsigned mine) {
   for (unsigned other : everyone(mine)) mine |= other;
   return mine;
 }
 inline bool __any_sync(unsigned lanes, bool mine) { return __reduce_or_sync(lanes, mine) != 0; }
+inline unsigned __ballot_sync(unsigned, bool mine) {
+  unsigned lanes = 0;
+  const auto all = everyone(mine);
+  for (int i = 0; i < kWarpLanes; ++i) lanes |= static_cast<unsigned>(all[i]) << i;
+  return lanes;
+}
 template <typename T>
 T __shfl_sync(unsigned, T mine, int lane) { return everyone(mine)[lane % kWarpLanes]; }
+template <typename T>
+T __shfl_up_sync(unsigned, T mine, int offset) {
+  const int lane = threadIdx.x % kWarpLanes;
+  return everyone(mine)[lane < offset ? lane : lane - offset];
+}
 
 // Adds kCount sums over 2 * kOffset neighbouring lanes, as plugins/common.cuh shares the totals out.
 template <int kCount, int kOffset>
