@@ -1,14 +1,18 @@
 """Define the rules that leave out casts which do not change what a kernel computes (see ``normal_form.py``).
 
 Source: the attention of Hugging Face's transformers computes ``softmax(x, dtype=torch.float32).to(x.dtype)``. torch's
-exporters write that as casts before and behind the softmax, or behind it alone, also where x is of float32.
+exporters write that as casts before and behind the softmax, or behind it alone, also where x is of float32. Its RMS
+norms are in float32 too: ``weight * norm(x.float()).to(x.dtype)`` in most models, and in Gemma
+``(norm(x.float()) * weight.float()).to(x.dtype)``.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 from onnx import helper
 
+from lenet_trt.fuse.norm_nodes import RMS_NORM
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 # float32 holds every number of these types.
@@ -53,17 +57,41 @@ def without_needless_casts(model: onnx.ModelProto) -> onnx.ModelProto:
     return result
 
 
-def softmax_between_casts(graph: WorkingGraph, node: WorkingNode) -> None:
-    """Write a ``Softmax`` in float32 of 16-bit numbers, and back, as one in 16 bits: kernels compute it in float32."""
-    before = graph.producer(node.inputs[0]) if node.is_op("Softmax") else None
+def layer_between_casts(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Write a ``Softmax`` or an RMS norm in float32 of 16-bit numbers, and back, as one in 16 bits.
+
+    Kernels compute it in float32.
+    """
+    before = graph.producer(node.inputs[0]) if node.is_op("Softmax", RMS_NORM) else None
     behind = graph.only_consumer(node.outputs[0])
-    if before is None or behind is None or not behind.is_op("Cast") or not _widens(graph, before):
+    if before is None or behind is None or not takes_back(graph, before, behind):
         return
-    if graph.only_consumer(before.outputs[0]) is None or graph.dtype(before.inputs[0]) != _to(behind):
+    if graph.only_consumer(before.outputs[0]) is None:
         return
+    constants = [_narrowed(graph, name, behind) for name in node.inputs[1:]]
+    if any(constant is None for constant in constants):
+        return
+    inputs = [*before.inputs, *filter(None, constants)]
     origins = before.origins | node.origins | behind.origins
-    narrow = WorkingNode("Softmax", list(before.inputs), list(behind.outputs), node.attributes, origins)
+    narrow = WorkingNode(node.op_type, inputs, list(behind.outputs), node.attributes, origins)
     graph.replace([before, node, behind], [(behind.slot, narrow)])
+
+
+def takes_back(graph: WorkingGraph, before: WorkingNode, behind: WorkingNode) -> bool:
+    """Return whether two nodes are a ``Cast`` from 16 bits to float32, and one to the type of before."""
+    return behind.is_op("Cast") and _widens(graph, before) and graph.dtype(before.inputs[0]) == _to(behind)
+
+
+def _narrowed(graph: WorkingGraph, name: str, cast: WorkingNode) -> str | None:
+    """Return a constant as the cast would make it, if it stays finite."""
+    value = graph.constants.get(name)
+    if value is None:
+        return None
+    with np.errstate(over="ignore"):
+        narrow = value.astype(helper.tensor_dtype_to_np_dtype(cast.attributes["to"]))
+    if not np.isfinite(narrow.astype(np.float32)).all():
+        return None
+    return graph.add_constant(f"{name}.as_{_to(cast)}", narrow)
 
 
 def _widens(graph: WorkingGraph, node: WorkingNode) -> bool:

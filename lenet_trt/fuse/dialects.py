@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from lenet_trt.fuse.casts import needless_casts, softmax_between_casts
+from lenet_trt.fuse.casts import layer_between_casts, needless_casts
 from lenet_trt.fuse.channel_norms import norm_of_channels
 from lenet_trt.fuse.flattening import is_flatten
 from lenet_trt.fuse.folding import constant_folding, known_sizes, reshaped
@@ -312,7 +312,6 @@ LAYERS: tuple[Rule, ...] = (
     transposed_convolution,
     dense_layer,
     max_pooling,
-    softmax_between_casts,
     softmax,
     layer_normalization,
     top_k,
@@ -320,6 +319,7 @@ LAYERS: tuple[Rule, ...] = (
     division_by_power_of_two,
     constants_second,
     rms_norm,
+    layer_between_casts,
 )
 # These change what lies between layers, so a kernel for a part of them is looked for without these as well.
 REORDERINGS: tuple[Rule, ...] = (

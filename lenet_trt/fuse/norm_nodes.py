@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
+RMS_NORM = "RMSNormalization"
+
 
 @dataclass
 class NormNodes:

@@ -3,17 +3,17 @@
 It divides by the root of the mean square, without a mean: T5, LLaMA and most language models since have it. Up to
 opset 22 exporters write six or seven nodes: ``Pow``, ``ReduceMean``, ``Add``, ``Sqrt``, ``Reciprocal`` or ``Div``,
 ``Mul``, and the ``Mul`` by the scale. ``axes_input=1`` is there where an axis is an input of ``ReduceMean``, from
-opset 18 on.
+opset 18 on. In networks of 16 bits transformers computes all before the scale in float32, between two casts.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from lenet_trt.fuse.norm_nodes import NormNodes
+from lenet_trt.fuse.casts import takes_back
+from lenet_trt.fuse.norm_nodes import RMS_NORM, NormNodes
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
-RMS_NORM = "RMSNormalization"
 _AXES_AS_INPUT = 18  # the first opset of it
 _LAST = (-1,)  # as it is written in normal form
 
@@ -55,7 +55,9 @@ def _node(
 
 def _normal(graph: WorkingGraph, last: WorkingNode) -> tuple[NormNodes, str, float] | None:
     """Return the nodes, x and the epsilon where the product ``last`` has x over the root of its mean square."""
-    product = graph.producer(last.inputs[0])
+    product = behind = graph.producer(last.inputs[0])
+    if behind is not None and behind.is_op("Cast"):
+        product = graph.producer(behind.inputs[0])
     if product is None or not product.is_op("Mul", "Div"):
         return None
     orders = [product.inputs, product.inputs[::-1]] if product.is_op("Mul") else [product.inputs]
@@ -64,8 +66,15 @@ def _normal(graph: WorkingGraph, last: WorkingNode) -> tuple[NormNodes, str, flo
         divisor = _divisor(nodes, factor) if product.is_op("Mul") else factor
         root = None if divisor is None else nodes.root(divisor)
         square = None if root is None else nodes.mean(root[0], _LAST)
-        if root is not None and square is not None and nodes.square(square) == x:
-            return None if _is_distance(graph, x) else (nodes, x, root[1])
+        if root is None or square is None or nodes.square(square) != x or _is_distance(graph, x):
+            continue
+        if behind is product:
+            return nodes, x, root[1]
+        before = nodes.node(x, "Cast")
+        if behind is None or before is None or not takes_back(graph, before, behind):
+            return None
+        nodes.nodes.append(behind)
+        return nodes, before.inputs[0], root[1]
     return None
 
 

@@ -139,3 +139,54 @@ def test_casts_that_change_nothing_are_not_between_plugins() -> None:
         before="s = Add(a, b) x = Cast<to = 1>(s)", more="z = Relu(x)", outputs="float[n, 5, 12] y, float[n, 5, 12] z"
     )
     assert plugins_alike(model, "add_rms_norm") == ["add_rms_norm", "Relu"]
+
+
+def half_model(
+    behind: str, before: str = "x = Cast<to = 1>(a)", outputs: str = "float16[n, 5, 12] y"
+) -> onnx.ModelProto:
+    """Return an RMS norm of a [n, 5, 12] in fp16 that is computed in float32; ``behind`` is what follows the root."""
+    random = np.random.default_rng(1)
+    model = parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["": 18]>
+        g (float16[n, 5, 12] a) => ({outputs})
+        <float two = {{2.0}}, float epsilon = {{1e-5}}, int64[1] axes = {{-1}}, float16[12] scale, float[12] wide> {{
+          {before} squares = Pow(x, two) mean = ReduceMean(squares, axes) raised = Add(mean, epsilon)
+          root = Sqrt(raised) inverse = Reciprocal(root) normal = Mul(x, inverse) {behind}
+        }}""")
+    for name, kind in (("scale", np.float16), ("wide", np.float32)):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(random.normal(size=12).astype(kind), name))
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+SCALED_BEHIND = "narrow = Cast<to = 10>(normal) y = Mul(scale, narrow)"  # LLaMA in half precision
+SCALED_BEFORE = "scaled = Mul(normal, wide) y = Cast<to = 10>(scaled)"  # Gemma
+
+
+@pytest.mark.parametrize("behind", [SCALED_BEHIND, SCALED_BEFORE], ids=["scaled behind", "scaled before"])
+def test_what_half_precision_computes_in_float32_is_one_kernel(behind: str) -> None:
+    model = half_model(behind)
+    fused = fuse(model, ["rms_norm"]).model
+    onnx.checker.check_model(fused, full_check=True)
+    assert [node.op_type for node in fused.graph.node if node.op_type != "Reshape"] == ["rms_norm"]
+    a = np.random.default_rng(0).normal(size=(3, 5, 12)).astype(np.float16)
+    (seen,), (wanted,) = run(fused, a=a), run(model, a=a)
+    np.testing.assert_allclose(seen, wanted, rtol=0, atol=4e-3)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        half_model(SCALED_BEHIND + " z = Relu(x)", outputs="float16[n, 5, 12] y, float[n, 5, 12] z"),
+        half_model(SCALED_BEFORE.replace("wide", "each"), before="x = Cast<to = 1>(a) each = Add(wide, x)"),
+    ],
+    ids=["its input in float32 is read elsewhere", "scale of each element"],
+)
+def test_what_is_wanted_in_float32_stays_so(model: onnx.ModelProto) -> None:
+    with pytest.raises(LenetTrtError, match="no place for it"):
+        fuse(model, ["rms_norm"])
+
+
+def test_a_result_in_float32_is_computed_in_float32() -> None:
+    fused = fuse(half_model("y = Mul(wide, normal)", outputs="float[n, 5, 12] y"), ["rms_norm"]).model
+    assert [node.op_type for node in fused.graph.node if node.op_type != "Reshape"] == ["Cast", "rms_norm"]
