@@ -24,6 +24,7 @@ from lenet_trt.onnx_model.shapes import chosen_attributes
 
 # Where an activation or a softmax is computed node by node in 16 bits, each node rounds.
 TOLERANCES = {np.dtype(np.float32): 2e-5, np.dtype(np.float16): 1e-2}
+ROUNDING = 1e-6  # of the largest input
 
 
 def plugin_nodes_of(model: onnx.ModelProto) -> list[onnx.NodeProto]:
@@ -54,8 +55,17 @@ def problems(
             continue
         for name, exact in zip(node.output, wanted, strict=True):
             got = values[name]
-            if difference := disagreement(got, exact, TOLERANCES.get(got.dtype, 0.0)):
+            difference = disagreement(got, exact, TOLERANCES.get(got.dtype, 0.0))
+            if difference and not _is_of_rounding(got, exact, inputs):
                 yield f"{node.name}: {difference} in {name}"
+
+
+def _is_of_rounding(got: np.ndarray, exact: np.ndarray, inputs: Sequence[np.ndarray]) -> bool:
+    """Return whether floats differ by less than the rounding of what was added: few outputs may nearly cancel."""
+    if got.dtype != np.float32:
+        return False
+    largest = max(float(np.abs(each).max(initial=0)) for each in inputs)
+    return bool(np.abs(got - exact).max(initial=0) <= ROUNDING * largest)
 
 
 def _plain_inputs(kernel: Kernel, bound: Bound, inputs: Sequence[np.ndarray], opset: int) -> list[np.ndarray]:
