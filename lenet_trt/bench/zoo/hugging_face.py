@@ -60,6 +60,20 @@ class SmolLm(nn.Module):
         return self.llama(tokens, attention_mask=torch.ones_like(tokens), use_cache=False)[0]
 
 
+class Qwen3(nn.Module):
+    """Compute features of texts by twelve layers of Qwen3-0.6B: tokens [n, 128] -> features [n, 128, 1024]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = {"vocab_size": 32000, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 12}
+        heads = {"num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128}
+        self.qwen = transformers.Qwen3Model(transformers.Qwen3Config(**sizes, **heads))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the features."""
+        return self.qwen(tokens, attention_mask=torch.ones_like(tokens), use_cache=False)[0]
+
+
 class Vit(nn.Module):
     """Compute features of images by ViT-B/16: images [n, 3, 224, 224] -> features [n, 197, 768]."""
 

@@ -181,6 +181,13 @@ ZOO: tuple[ZooNetwork, ...] = (
         {"tokens": ZooInput((128,), 49000)},
         _FEATURES,
     ),
+    ZooNetwork(
+        "qwen3",
+        "twelve layers of Qwen3-0.6B: queries and keys that are normalised, rotary positions, gated layers",
+        _hugging_face("Qwen3"),
+        {"tokens": ZooInput((128,), 32000)},
+        _FEATURES,
+    ),
     ZooNetwork("vit_base", "ViT-B/16: attention over 197 patches", _hugging_face("Vit"), _IMAGES, _FEATURES),
     ZooNetwork(
         "clip_images", "CLIP's ViT-B/16: attention over 197 patches", _hugging_face("ClipImages"), _IMAGES, _FEATURES
