@@ -1,17 +1,22 @@
 """Define the rule that writes attention with rotary positions as one node.
 
     RotaryAttention(x, cos, sin, mask, scale=..., repeats=...)    x [n, b, tokens, repeats + 2, g, d]
+    RotaryAttention(x, cos, sin, mask, query_scale, key_scale, scale=..., repeats=..., epsilon=...)
 
 Queries, keys and values are parts of what one dense layer gives (``joined_layers.py``): ``repeats * g`` heads of
 queries, ``g`` of keys, ``g`` of values. Each head of keys and values is there for ``repeats`` heads of queries, which
 follow each other; exporters write that as an ``Expand``. The angles are [tokens, d]; b is the number of masks, whose
-shape is [b, heads or 1, queries or 1, keys]. ``guarded``: see ``self_attention.py``.
+shape is [b, heads or 1, queries or 1, keys]. ``guarded``: see ``self_attention.py``. Where queries and keys are
+normalised before they are turned, the node has the factors and the epsilon of both RMS norms, and ``axes_input`` as
+theirs (``rms_norms.py``).
 
-Source: what torch's exporters write for the LLaMA, Mistral and Qwen2 of transformers.
+Source: what torch's exporters write for the LLaMA, Mistral, Qwen2 and Qwen3 of transformers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 
 from lenet_trt.fuse.attention_products import products_around
@@ -24,7 +29,7 @@ from lenet_trt.fuse.movement import (
     known_sizes_of,
     source_of,
 )
-from lenet_trt.fuse.rotary_positions import rotary_positions
+from lenet_trt.fuse.rotary_positions import NormedRows, rotary_positions, rows_before
 from lenet_trt.fuse.self_attention import (
     TokenRows,
     as_multiplied,
@@ -46,13 +51,14 @@ def rotary_attention(graph: WorkingGraph, node: WorkingNode) -> None:
     queries, keys = (rotary_positions(graph, name) for name, _ in paths[:2])
     if queries is None or keys is None or (queries.cos, queries.sin) != (keys.cos, keys.sin):
         return
-    before = [source_of(graph, queries.x), source_of(graph, keys.x), (paths[2][0], [])]
-    source = before[0][0]
+    before = [rows_before(graph, queries.x), rows_before(graph, keys.x), NormedRows(*paths[2], None, [])]
+    source = before[0].source
     shape = known_sizes_of(graph, source)
-    if shape is None or any(name != source for name, _ in before):
+    norms = _norms(graph, before[:2])
+    if shape is None or norms is None or any(rows.source != source for rows in before):
         return
-    steps = [[*early, *late] for (_, early), (_, late) in zip(before, paths, strict=True)]
-    layouts = [_layout(graph, shape, early, late) for (_, early), (_, late) in zip(before, paths, strict=True)]
+    layouts = [_layout(graph, shape, rows, moved) for rows, (_, moved) in zip(before[:2], paths[:2], strict=True)]
+    layouts.append(_layout(graph, shape, before[2], []))
     masks = windows_of_mask(graph, products)
     found = _rows(prod(shape), known_sizes_of(graph, queries.x), masks, as_multiplied(products, layouts))
     rows, groups = found or (None, 0)
@@ -69,20 +75,50 @@ def rotary_attention(graph: WorkingGraph, node: WorkingNode) -> None:
         "sin": (queries.sin, angles),
         "mask": mask,
     }
-    moving = [node for each in steps for node, _ in each]
-    old = list(dict.fromkeys([*moving, *queries.nodes, *keys.nodes, *products.nodes, *after]))
-    attributes = {"scale": products.scale, "repeats": repeats, **({"guarded": 1} if products.guarded else {})}
+    inputs |= {what: (scale, (rows.depth,)) for what, scale in norms.scales.items()}
+    moving = [node for rows in before for node, _ in (*rows.early, *rows.late)]
+    moving += [node for _, moved in paths for node, _ in moved]
+    old = list(dict.fromkeys([*moving, *norms.nodes, *queries.nodes, *keys.nodes, *products.nodes, *after]))
+    attributes = {"scale": products.scale, "repeats": repeats, **norms.attributes}
+    attributes |= {"guarded": 1} if products.guarded else {}
     put_node(graph, old, "RotaryAttention", inputs, (*sequences, repeats, groups, rows.depth), result, attributes)
 
 
+@dataclass(frozen=True)
+class _Norms:
+    """Hold the RMS norms of queries and keys: their factors by what they are, and the attributes of both."""
+
+    scales: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, int | float] = field(default_factory=dict)
+    nodes: tuple[WorkingNode, ...] = ()
+
+
+def _norms(graph: WorkingGraph, before: Sequence[NormedRows]) -> _Norms | None:
+    """Return the norms of queries and keys, if both have one of one kind; none are no norms, too."""
+    queries, keys = (rows.norm for rows in before)
+    if queries is None and keys is None:
+        return _Norms()
+    if queries is None or keys is None or queries.attributes != keys.attributes:
+        return None
+    scales = {"query_scale": queries.inputs[1], "key_scale": keys.inputs[1]}
+    if any(scale not in graph.constants for scale in scales.values()):
+        return None
+    return _Norms(scales, queries.attributes, (queries, keys))
+
+
 def _layout(
-    graph: WorkingGraph,
-    shape: tuple[int, ...],
-    before: list[tuple[WorkingNode, str]],
-    behind: list[tuple[WorkingNode, str]],
+    graph: WorkingGraph, shape: tuple[int, ...], rows: NormedRows, behind: list[tuple[WorkingNode, str]]
 ) -> StridedLayout | None:
-    """Return the layout of an operand that is turned between these nodes: that changes no place."""
-    return layout_after(graph, layout_after(graph, as_it_lies(shape), before), behind)
+    """Return the layout of an operand that is turned between its rows and the nodes behind: that changes no place.
+
+    A norm is over the elements of a head, which lie side by side.
+    """
+    layout = layout_after(graph, as_it_lies(shape), rows.early)
+    if rows.norm is not None:
+        depth = (known_sizes_of(graph, rows.norm.inputs[0]) or (0,))[-1]
+        if layout is None or layout.axes[-1] != ((depth, 1),):
+            return None
+    return layout_after(graph, layout, [*rows.late, *behind])
 
 
 def _rows(

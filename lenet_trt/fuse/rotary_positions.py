@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lenet_trt.fuse.movement import REPEATING, half_of, known_sizes_of, source_of
+from lenet_trt.fuse.norm_nodes import RMS_NORM
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 _LEAST_AXES = 4  # [n, heads, tokens, d]
@@ -49,11 +50,30 @@ def rotary_positions(graph: WorkingGraph, name: str) -> RotaryPositions | None:
     return None
 
 
+@dataclass(frozen=True)
+class NormedRows:
+    """Hold from where queries or keys come: they are moved, perhaps normalised, as in Qwen3, and moved again."""
+
+    source: str
+    early: list[tuple[WorkingNode, str]]
+    norm: WorkingNode | None
+    late: list[tuple[WorkingNode, str]]
+
+
+def rows_before(graph: WorkingGraph, name: str) -> NormedRows:
+    """Return from where a value comes, through an RMS norm of the normal form if there is one."""
+    source, steps = source_of(graph, name)
+    norm = graph.producer(source)
+    if norm is None or not norm.is_op(RMS_NORM):
+        return NormedRows(source, steps, None, [])
+    return NormedRows(*source_of(graph, norm.inputs[0]), norm, steps)
+
+
 def source_of_layer(graph: WorkingGraph, name: str) -> tuple[str, bool]:
     """Return the value from which an operand of an attention is moved and turned, and whether it is turned."""
     source = source_of(graph, name, REPEATING)[0]
     positions = rotary_positions(graph, source)
-    return (source, False) if positions is None else (source_of(graph, positions.x)[0], True)
+    return (source, False) if positions is None else (rows_before(graph, positions.x).source, True)
 
 
 def _exchanged_halves(graph: WorkingGraph, x: str, name: str) -> list[WorkingNode] | None:

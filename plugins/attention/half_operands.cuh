@@ -78,8 +78,8 @@ struct Operands : Arrived<Rows::kRotated> {
     Team::wait();  // all copies have arrived, and all have left the keys before
     if (next < head.t) begin_step(step + 1, next);
     if constexpr (Rows::kRotated) {
-      if (step == 0) head.rows.template rotate<Team, Tile<Team>::kRows>(numbers(queries), this->first_row, head.m);
-      head.rows.template rotate<Team, kKeys>(numbers(keys + place(step)), first_key, head.t);
+      if (step == 0) head.rows.template rotate<Team, Tile<Team>::kRows, true>(numbers(queries), this->first_row, head.m);
+      head.rows.template rotate<Team, kKeys, false>(numbers(keys + place(step)), first_key, head.t);
       Team::wait();
     }
     if (kHeld && step == 0) {

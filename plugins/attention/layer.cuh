@@ -56,7 +56,7 @@ __device__ __forceinline__ bool has_key(float total) {
 struct AsTheyAre {
   static constexpr bool kRotated = false;
 
-  template <typename Number>
+  template <bool kOfQueries, typename Number>
   __device__ __forceinline__ float number(const Number* row, int /* token */, int column) const {
     return to_float(row[column]);
   }
@@ -137,14 +137,14 @@ __device__ __noinline__ void plain_row(const Layer& layer, int image, int head, 
   const auto k = of_head.rows.from(of_head.k, 0), v = of_head.rows.from(of_head.v, 0);
   float of_q[kEach], sums[kEach] = {}, total = 0.0f, most = softmax::nothing();
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) of_q[i] = lane + 32 * i < kDepth ? of_head.rows.number(q, query, lane + 32 * i) : 0.0f;
+  for (int i = 0; i < kEach; ++i) of_q[i] = lane + 32 * i < kDepth ? of_head.rows.template number<true>(q, query, lane + 32 * i) : 0.0f;
 #pragma unroll 1
   for (int key = 0; key < layer.t; ++key) {
     const T *const of_k = k.row(key), *const of_v = v.row(key);
     float score = 0.0f;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      if (lane + 32 * i < kDepth) score = fmaf(of_q[i], of_head.rows.number(of_k, key, lane + 32 * i), score);
+      if (lane + 32 * i < kDepth) score = fmaf(of_q[i], of_head.rows.template number<false>(of_k, key, lane + 32 * i), score);
     }
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) score += __shfl_xor_sync(kAllLanes, score, offset);

@@ -1,90 +1,29 @@
 """Declare ``rotary_attention``: attention with rotary positions, and heads that share keys and values."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import axes
-from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Kernel, Tensor
-
-from ..attention.declaration import MOST_DEPTH, SCALE, TYPES, attended, claims, d
-from ..attention.declaration import variants as variants_of_attention
-from ..self_attention.declaration import divided
-from ..windows.declaration import IN_GROUPS
+from .declaration import ATTRIBUTES, INPUTS, REQUIRES, attended_after, example, rotary, rotated, variants
 from .pattern import PATTERNS
-
-n, b, t, g, repeats, mask_heads, mask_rows = axes("n b t g repeats mask_heads mask_rows")
-heads = repeats * g
-FLOPS = 4 * n * b * heads * t * t * d
-
-
-def rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
-    """Turn x [..., t, heads, d] by the angles of its tokens, of which the first half of each row counts."""
-    first, second = np.split(x, 2, axis=-1)
-    c, s = (each[:, None, : x.shape[-1] // 2] for each in (cos, sin))
-    return np.concatenate([first * c - second * s, second * c + first * s], axis=-1)
 
 
 def reference(
     x: np.ndarray, cos: np.ndarray, sin: np.ndarray, mask: np.ndarray, *, scale: float, repeats: int
 ) -> np.ndarray:
-    """Compute the attention; a row whose keys the mask hides all, by -infinity, is of zeros."""
-    n, b, t, _, g, d = x.shape
-    every = x.reshape(n, b, t, (repeats + 2) * g, d)
-    q, k, v = np.split(every, [repeats * g, (repeats + 1) * g], axis=-2)
-    k, v = (np.repeat(each, repeats, axis=-2) for each in (rotated(k, cos, sin), v))
-    return attended(rotated(q, cos, sin), k, v, scale, mask).reshape(n, b, t, repeats, g, d)
+    """Compute the attention of turned queries and keys."""
+    return attended_after(lambda rows, _: rotated(rows, cos, sin), x, mask, scale, repeats)
 
 
-def example(n: int, b: int, t: int, g: int, d: int, repeats: int, mask: str = "", **more: Any) -> Mapping[str, Any]:
-    """Return sizes; ``mask`` names the axes over which the mask is not the same: heads, queries."""
-    return {
-        **{"n": n, "b": b, "t": t, "g": g, "d": d, "repeats": repeats},
-        "mask_heads": repeats * g if "h" in mask else 1,
-        "mask_rows": t if "q" in mask else 1,
-        **more,
-    }
-
-
-INTEGERS = (t, g, b, mask_heads, mask_rows)
-KERNEL = Kernel(
+KERNEL = rotary(
     name="rotary_attention",
     doc="y = Softmax(scale q k^T + mask) v, where q and k are turned by rotary positions, and heads share k and v",
-    axes=(
-        Axis("n", "sequences with one mask"),
-        Axis("b", "masks of sequences: 1, where all have the same"),
-        Axis("t", "tokens of a sequence"),
-        Axis("g", "heads of keys and values"),
-        Axis("d", "elements of a query, a key and a value in a head", static=True),
-        Axis("mask_heads", "heads that the mask has: all, or 1"),
-        Axis("mask_rows", "queries that the mask has: all, or 1"),
-    ),
-    inputs=(
-        Tensor("x", (n, b, t, repeats + 2, g, d), "T", "queries, keys and values of each token"),
-        Tensor("cos", (t, d), "T", "cosines of each token's angles; the second half of a row repeats the first one"),
-        Tensor("sin", (t, d), "T", "sines of the same"),
-        Tensor("mask", (b, mask_heads, mask_rows, t), "T", "what is added to the scores"),
-    ),
-    outputs=(Tensor("y", (n, b, t, repeats, g, d), "T", "sums of the values, each times its share"),),
-    types=TYPES[1:],
-    attributes=(
-        SCALE,
-        IntegerAttribute("repeats", 1, 64, (3, 1), "heads of queries that share a head of keys and values"),
-    ),
-    requires=(d <= MOST_DEPTH)
-    & d.multiple_of(16)
-    & (n * b * heads * t <= INT32_MAX)
-    & ((mask_heads - 1) * (heads - mask_heads)).equals(0)
-    & ((mask_rows - 1) * (t - mask_rows)).equals(0),
-    variants=(
-        divided("rotary_attention", t, n * b * heads, INTEGERS),
-        *variants_of_attention("rotary_attention", n * b, t, INTEGERS, masked=True, heads=heads),
-    ),
+    inputs=INPUTS,
+    attributes=ATTRIBUTES,
+    requires=REQUIRES,
+    variants=variants("rotary_attention"),
     patterns=PATTERNS,
     reference=reference,
-    max_elements=2**40,
     examples=(
         example(1, 1, 1, 1, 16, 1),
         example(2, 1, 70, 2, 32, 3, "q"),
@@ -96,8 +35,5 @@ KERNEL = Kernel(
         example(1, 33, 162, 2, 64, 4),
         example(1, 1, 600, 1, 64, 7, "hq"),
     ),
-    claims=claims(FLOPS),
-    in_groups=IN_GROUPS,
-    flops=FLOPS,
     source_dir=Path(__file__).parent,
 )

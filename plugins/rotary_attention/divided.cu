@@ -13,5 +13,5 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS, 1)
                              const T* __restrict__ mask, int t, int groups, int masks, int mask_heads, int mask_rows, T* __restrict__ y) {
   wait_for_previous_kernel();
   extern __shared__ __align__(128) unsigned char shared[];
-  attention_by_divided_keys<LAUNCH_THREADS, RotatedHeads>(shared, {x, cos, sin, {mask, masks, mask_heads, mask_rows, t}, t, groups, y});
+  attention_by_divided_keys<LAUNCH_THREADS, RotatedHeads>(shared, {x, {pitch_of_tokens(groups), cos, sin}, {mask, masks, mask_heads, mask_rows, t}, t, groups, y});
 }

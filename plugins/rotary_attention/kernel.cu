@@ -15,5 +15,5 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     rotary_attention_rows(const T* __restrict__ x, const T* __restrict__ cos, const T* __restrict__ sin,
                           const T* __restrict__ mask, int sequences, int t, int groups, int masks, int mask_heads, int mask_rows, T* __restrict__ y) {
   wait_for_previous_kernel();
-  attention_by_rows<RotatedHeads>({x, cos, sin, {mask, masks, mask_heads, mask_rows, t}, t, groups, y}, sequences, kThreads);
+  attention_by_rows<RotatedHeads>({x, {pitch_of_tokens(groups), cos, sin}, {mask, masks, mask_heads, mask_rows, t}, t, groups, y}, sequences, kThreads);
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lenet_trt.pattern import Pattern
@@ -10,8 +10,22 @@ from lenet_trt.pattern import Pattern
 from ..masked_attention.pattern import GUARDED, guarded
 
 
-def in_onnx(op: Any, x: Any, cos: Any, sin: Any, mask: Any, scale: Any, repeats: Any, *, zeros: bool = False) -> Any:
-    """Compute the attention with ONNX's own nodes; ``zeros``: for a row without a key."""
+def in_onnx(
+    op: Any,
+    x: Any,
+    cos: Any,
+    sin: Any,
+    mask: Any,
+    scale: Any,
+    repeats: Any,
+    *,
+    change: Callable[[Any, str], Any] = lambda rows, _: rows,
+    zeros: bool = False,
+) -> Any:
+    """Compute the attention with ONNX's own nodes.
+
+    ``change``: what is done to queries and keys before they are turned; ``zeros``: for a row without a key.
+    """
     g, d = (op.Slice(op.Shape(x), op.ints(axis), op.ints(axis + 1)) for axis in (4, 5))
     heads = op.Mul(g, repeats)
     every = op.Transpose(op.Reshape(x, op.Concat(op.ints(0, 0, 0, -1), d, axis=0)), perm=[0, 1, 3, 2, 4])
@@ -41,7 +55,8 @@ def in_onnx(op: Any, x: Any, cos: Any, sin: Any, mask: Any, scale: Any, repeats:
         return op.Reshape(op.Expand(once, wide), op.Concat(op.ints(0, 0), heads, op.ints(-1), d, axis=0))
 
     of_keys, of_values = op.Add(heads, g), op.Add(op.Add(heads, g), g)
-    q, k = rotated(part(every, op.ints(0), heads, 2)), repeated(rotated(part(every, heads, of_keys, 2)))
+    q = rotated(change(part(every, op.ints(0), heads, 2), "queries"))
+    k = repeated(rotated(change(part(every, heads, of_keys, 2), "keys")))
     v = repeated(part(every, of_keys, of_values, 2))
     scores = op.Add(op.Mul(op.MatMul(q, op.Transpose(k, perm=[0, 1, 2, 4, 3])), scale), mask)
     shares = op.Softmax(scores, axis=-1)

@@ -33,11 +33,22 @@ class Llama:
     keys_turned: bool = True
     bias: bool = False
     guarded: bool = False
+    normed: str = ""  # queries, keys, or both
+    epsilons: tuple[float, float] = (1e-5, 1e-5)  # of queries and of keys
+    opset: int = 18
+
+    @property
+    def kernel(self) -> str:
+        return "normed_rotary_attention" if self.normed else "rotary_attention"
 
     def model(self) -> onnx.ModelProto:
         """Return y [n, tokens, heads d] of x [n, tokens, width] and the mask."""
         made = _Made(self)
-        q, k, v = (made.layer(heads) for heads in (self.heads, self.groups, self.groups))
+        q, k = (
+            made.layer(heads, epsilon if what in self.normed else None)
+            for what, heads, epsilon in zip("qk", (self.heads, self.groups), self.epsilons, strict=True)
+        )
+        v = made.layer(self.groups)
         q = made.turned(q)
         k = made.turned(k) if self.keys_turned else k
         k, v = (made.repeated(each) for each in (k, v))
@@ -82,12 +93,25 @@ class _Made:
     def sizes(self, *sizes: int) -> str:
         return self.constant(np.array(sizes, np.int64))
 
-    def layer(self, heads: int) -> str:
+    def layer(self, heads: int, epsilon: float | None = None) -> str:
+        """Return the heads of a layer, normalised where there is an epsilon."""
         weights = self.random.normal(0, WIDTH**-0.5, (WIDTH, heads * DEPTH)).astype(np.float16)
         y = self.node("MatMul", "x", self.constant(weights))
         if self.llama.bias:
             y = self.node("Add", y, self.constant(self.random.normal(size=heads * DEPTH).astype(np.float16)))
-        return self.node("Transpose", self.node("Reshape", y, self.sizes(0, 0, -1, DEPTH)), perm=[0, 2, 1, 3])
+        rows = self.node("Reshape", y, self.sizes(0, 0, -1, DEPTH))
+        return self.node("Transpose", rows if epsilon is None else self.normed(rows, epsilon), perm=[0, 2, 1, 3])
+
+    def normed(self, x: str, epsilon: float) -> str:
+        """Return x over its root mean square, scaled, as transformers writes it."""
+        wide = self.node("Cast", x, to=TensorProto.FLOAT)
+        square = self.node("Pow", wide, self.constant(np.float32(2)))
+        axes = {"axes": [-1]} if self.llama.opset < 18 else {}
+        mean = self.node("ReduceMean", square, *([] if axes else [self.sizes(-1)]), **axes)
+        root = self.node("Sqrt", self.node("Add", mean, self.constant(np.float32(epsilon))))
+        rows = self.node("Mul", wide, self.node("Reciprocal", root))
+        scale = self.constant(self.random.uniform(0.5, 1.5, DEPTH).astype(np.float16))
+        return self.node("Mul", scale, self.node("Cast", rows, to=TensorProto.FLOAT16))
 
     def turned(self, x: str) -> str:
         half = DEPTH // 2
@@ -120,7 +144,7 @@ class _Made:
         ]
         y = of(output, TensorProto.FLOAT16, [self.llama.n, TOKENS, self.llama.heads * DEPTH])
         graph = helper.make_graph(self.nodes, "g", inputs, [y], self.constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.llama.opset)], ir_version=8)
         onnx.checker.check_model(model, full_check=True)
         return model
 
@@ -128,7 +152,7 @@ class _Made:
 def plugins_alike(llama: Llama) -> list[str]:
     """Fuse a model, compare it with the plain one, and return its plugins and products, sorted."""
     model = llama.model()
-    fused = fuse(model, ["rotary_attention"]).model
+    fused = fuse(model, [llama.kernel]).model
     onnx.checker.check_model(fused, full_check=True)
     random = np.random.default_rng(1)
     x = random.normal(size=(SEQUENCES, TOKENS, WIDTH)).astype(np.float16)
@@ -158,14 +182,18 @@ def plugins_alike(llama: Llama) -> list[str]:
         Llama(n="n", mask=("n", 1, 1, TOKENS)),
         Llama(mask=(1, 6, 1, TOKENS)),
         Llama(guarded=True),
+        Llama(normed="qk"),
+        Llama(normed="qk", n="n"),
+        Llama(normed="qk", guarded=True),
+        Llama(normed="qk", opset=17, split=False),
     ],
     ids=str,
 )
 def test_it_is_one_plugin_behind_one_layer(llama: Llama) -> None:
     if llama.n == 1:
-        assert list(plugin_nodes(fuse(llama.model(), ["rotary_attention"]).model).values()) == ["rotary_attention"]
+        assert list(plugin_nodes(fuse(llama.model(), [llama.kernel]).model).values()) == [llama.kernel]
     else:
-        assert plugins_alike(llama) == ["MatMul", "rotary_attention"]
+        assert plugins_alike(llama) == ["MatMul", llama.kernel]
 
 
 @pytest.mark.parametrize(
@@ -174,9 +202,13 @@ def test_it_is_one_plugin_behind_one_layer(llama: Llama) -> None:
         Llama(angles="different"),
         Llama(order="negative last"),
         Llama(keys_turned=False),
+        Llama(normed="q"),
+        Llama(normed="k"),
+        Llama(normed="qk", epsilons=(1e-5, 1e-3)),
     ],
-    ids=["angles", "order", "keys"],
+    ids=["angles", "order", "keys", "norm of queries", "norm of keys", "epsilons"],
 )
 def test_what_differs_stays(llama: Llama) -> None:
-    with pytest.raises(LenetTrtError, match="no place for it"):
-        fuse(llama.model(), ["rotary_attention"])
+    for kernel in ("rotary_attention", "normed_rotary_attention"):
+        with pytest.raises(LenetTrtError, match="no place for it"):
+            fuse(llama.model(), [kernel])
