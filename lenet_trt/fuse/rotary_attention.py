@@ -101,8 +101,10 @@ def _norms(graph: WorkingGraph, before: Sequence[NormedRows]) -> _Norms | None:
     if queries is None or keys is None or queries.attributes != keys.attributes:
         return None
     scales = {"query_scale": queries.inputs[1], "key_scale": keys.inputs[1]}
-    if any(scale not in graph.constants for scale in scales.values()):
-        return None
+    for norm in (queries, keys):
+        scale, shape = graph.constants.get(norm.inputs[1]), graph.shape(norm.inputs[0])
+        if scale is None or not shape or scale.shape != shape[-1:]:  # one number may be that of all elements
+            return None
     return _Norms(scales, queries.attributes, (queries, keys))
 
 

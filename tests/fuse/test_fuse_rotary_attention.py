@@ -36,6 +36,7 @@ class Llama:
     normed: str = ""  # queries, keys, or both
     epsilons: tuple[float, float] = (1e-5, 1e-5)  # of queries and of keys
     opset: int = 18
+    one_factor: bool = False  # of all elements, as opset 23 allows it
 
     @property
     def kernel(self) -> str:
@@ -103,7 +104,10 @@ class _Made:
         return self.node("Transpose", rows if epsilon is None else self.normed(rows, epsilon), perm=[0, 2, 1, 3])
 
     def normed(self, x: str, epsilon: float) -> str:
-        """Return x over its root mean square, scaled, as transformers writes it."""
+        """Return x over its root mean square, scaled, as transformers writes it; from opset 23 on it is one node."""
+        if self.llama.opset >= 23:
+            scale = self.random.uniform(0.5, 1.5, 1 if self.llama.one_factor else DEPTH).astype(np.float16)
+            return self.node("RMSNormalization", x, self.constant(scale), axis=-1, epsilon=epsilon)
         wide = self.node("Cast", x, to=TensorProto.FLOAT)
         square = self.node("Pow", wide, self.constant(np.float32(2)))
         axes = {"axes": [-1]} if self.llama.opset < 18 else {}
@@ -144,7 +148,7 @@ class _Made:
         ]
         y = of(output, TensorProto.FLOAT16, [self.llama.n, TOKENS, self.llama.heads * DEPTH])
         graph = helper.make_graph(self.nodes, "g", inputs, [y], self.constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.llama.opset)], ir_version=8)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.llama.opset)], ir_version=8 if self.llama.opset < 23 else 10)
         onnx.checker.check_model(model, full_check=True)
         return model
 
@@ -186,6 +190,7 @@ def plugins_alike(llama: Llama) -> list[str]:
         Llama(normed="qk", n="n"),
         Llama(normed="qk", guarded=True),
         Llama(normed="qk", opset=17, split=False),
+        Llama(normed="qk", opset=23),
     ],
     ids=str,
 )
@@ -205,8 +210,9 @@ def test_it_is_one_plugin_behind_one_layer(llama: Llama) -> None:
         Llama(normed="q"),
         Llama(normed="k"),
         Llama(normed="qk", epsilons=(1e-5, 1e-3)),
+        Llama(normed="qk", opset=23, one_factor=True),
     ],
-    ids=["angles", "order", "keys", "norm of queries", "norm of keys", "epsilons"],
+    ids=["angles", "order", "keys", "norm of queries", "norm of keys", "epsilons", "one factor"],
 )
 def test_what_differs_stays(llama: Llama) -> None:
     for kernel in ("rotary_attention", "normed_rotary_attention"):
