@@ -11,10 +11,11 @@ import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
-from lenet_trt.build.labelled import LabelledImages, judge
+from lenet_trt.build.labelled import LabelledImages, judge, right_answers
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE
 from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.examples import error_and_norm
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 from lenet_trt.onnx_model.profiles import axes_of, inputs_of
 from lenet_trt.runtimes.ort import runner
@@ -129,17 +130,14 @@ def _on_mnist(model: ModelProto, before: ModelProto) -> Evaluation:
 
     expected = logits(before)
     found = expected if model is before else logits(model)
-    correct_before, correct = (int((values.argmax(axis=1) == labels).sum()) for values in (expected, found))
+    correct_before, correct = (right_answers(values, labels) for values in (expected, found))
     if correct_before < _IS_MNIST * len(labels):
         return Evaluation()
     return Evaluation(correct, correct_before, len(labels), outputs_difference([found], [expected]))
 
 
 def outputs_difference(outputs: list[NDArray[Any]], reference: list[NDArray[Any]]) -> float:
-    """Return the largest relative error in norm among the outputs."""
-    worst = 0.0
-    for output, expected in zip(outputs, reference, strict=True):
-        wanted = expected.astype(np.float64)
-        norm = float(np.linalg.norm(wanted)) or 1.0
-        worst = max(worst, float(np.linalg.norm(output.astype(np.float64) - wanted)) / norm)
-    return worst
+    """Return the largest relative error in norm among the outputs; infinity where NaN or infinity differ."""
+    both = zip(outputs, reference, strict=True)
+    pairs = [error_and_norm(output, wanted.astype(np.float64)) for output, wanted in both]
+    return max((error / (norm or 1.0) for error, norm in pairs), default=0.0)

@@ -17,6 +17,7 @@ from lenet_trt.images.batches import STANDARD_INPUT, UNKNOWN, batches
 from lenet_trt.images.classify import output_for
 from lenet_trt.images.files import PICTURE_SUFFIXES
 from lenet_trt.images.form import ImageOptions
+from lenet_trt.kernel.examples import error_and_norm
 from lenet_trt.runtimes.network import Network
 from lenet_trt.runtimes.ort import OrtCpu
 
@@ -87,19 +88,18 @@ def judge(model: ModelProto, before: ModelProto, images: LabelledImages) -> Judg
     for batch in batches(images.sources, form, fixed if isinstance(fixed, int) else _BATCH, images.labels):
         wanted = output_for(old, batch.pixels, scaling).astype(np.float64)
         found = wanted if new is old else output_for(new, batch.pixels, scaling).astype(np.float64)
-        known = batch.labels != UNKNOWN
         if np.max(batch.labels) >= wanted.shape[1]:
             raise LenetTrtError(f"there is a label {np.max(batch.labels)}; the model has {wanted.shape[1]} classes")
-        total += int(known.sum())
-        correct_before += _right(wanted, batch.labels, known)
-        correct += _right(found, batch.labels, known)
-        error += float(np.square(found - wanted).sum())
-        norm += float(np.square(wanted).sum())
+        total += int((batch.labels != UNKNOWN).sum())
+        correct_before += right_answers(wanted, batch.labels)
+        correct += right_answers(found, batch.labels)
+        here = error_and_norm(found, wanted)
+        error, norm = math.hypot(error, here[0]), math.hypot(norm, here[1])
     if not total:
         raise UsageError(f"nobody says what the {images} show: name their classes with --labels")
-    return Judged(correct, correct_before, total, math.sqrt(error) / (math.sqrt(norm) or 1.0))
+    return Judged(correct, correct_before, total, error / (norm or 1.0))
 
 
-def _right(outputs: np.ndarray, labels: np.ndarray, known: np.ndarray) -> int:
-    """Count right answers; where the model gave NaN it has none."""
-    return int(((outputs.argmax(axis=1) == labels) & known & ~np.isnan(outputs).any(axis=1)).sum())
+def right_answers(outputs: np.ndarray, labels: np.ndarray) -> int:
+    """Count right answers; where the model gave NaN it has none, and nothing is right where the label is unknown."""
+    return int(((outputs.argmax(axis=1) == labels) & ~np.isnan(outputs).any(axis=1)).sum())

@@ -142,21 +142,27 @@ def disagreement(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> str |
 
 
 def relative_error(got: np.ndarray, wanted: np.ndarray) -> float:
-    """Return norm(got - wanted) / norm(wanted) over the finite wanted values; infinity where NaN or infinity differ.
+    """Return norm(got - wanted) / norm(wanted) of ``error_and_norm``; infinity where norm(wanted) alone is 0."""
+    error, norm = error_and_norm(got, wanted)
+    if norm == 0.0:
+        return 0.0 if error == 0.0 else math.inf
+    return error / norm
 
-    A value too large for the type of ``got`` has to be infinite in it.
+
+def error_and_norm(got: np.ndarray, wanted: np.ndarray) -> tuple[float, float]:
+    """Return norm(got - wanted) and norm(wanted) over the finite wanted values.
+
+    The first is infinity where NaN or infinity differ. A value too large for the type of ``got`` has to be infinite in
+    it.
     """
     with np.errstate(all="ignore"):
         rounded = wanted.astype(got.dtype).astype(np.float64)
     values = got.astype(np.float64)
     finite = np.isfinite(rounded)
-    if not np.array_equal(values[~finite], rounded[~finite], equal_nan=True) or not np.isfinite(values[finite]).all():
-        return math.inf
     norm = float(np.linalg.norm(wanted[finite]))
-    difference = float(np.linalg.norm(values[finite] - wanted[finite]))
-    if norm == 0.0:
-        return 0.0 if difference == 0.0 else math.inf
-    return difference / norm
+    if not np.array_equal(values[~finite], rounded[~finite], equal_nan=True) or not np.isfinite(values[finite]).all():
+        return math.inf, norm
+    return float(np.linalg.norm(values[finite] - wanted[finite])), norm
 
 
 def _draw(bound: Bound, tensor: Tensor, rng: np.random.Generator) -> np.ndarray:

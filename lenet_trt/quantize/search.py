@@ -51,15 +51,15 @@ class Judge:
             )
 
     def change(self, model: ModelProto) -> float:
-        """Return the percent of samples that get another class, or of a network that is no classifier the error."""
+        """Return the percent of samples that get another class or NaN; of a network that is no classifier the error."""
         found = self._outputs(model)
         if not self.classifies:
             return 100 * outputs_difference(found, self._wanted)
         classes, wanted = found[0].argmax(axis=1), self._wanted[0].argmax(axis=1)
-        return 100 * float((classes != wanted).mean())
+        return 100 * float(((classes != wanted) | np.isnan(found[0]).any(axis=1)).mean())
 
     def error(self, model: ModelProto) -> float:
-        """Return the relative error in norm of the outputs, which small changes show in too."""
+        """Return the relative error in norm of the outputs, which small changes show in too; infinity for NaN."""
         return outputs_difference(self._outputs(model), self._wanted)
 
     def _outputs(self, model: ModelProto) -> list[NDArray[Any]]:

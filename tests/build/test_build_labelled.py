@@ -52,6 +52,12 @@ def test_both_models_are_judged_by_the_same_images(model: Path, tmp_path: Path) 
     assert raw.correct != 40, "without the mean and the deviation it is another input"
 
 
+def test_nan_differs_from_numbers_without_end(model: Path, tmp_path: Path) -> None:
+    lost = load_model(colour_model(tmp_path / "lost.onnx", weight=WEIGHT * np.float32(np.nan)))
+    found = judge(lost, load_model(model), labelled())
+    assert (found.correct, found.difference) == (0, np.inf)
+
+
 @pytest.mark.usefixtures("model")
 def test_what_cannot_be_judged_is_said(model: Path) -> None:
     before = load_model(model)

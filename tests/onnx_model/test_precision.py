@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from lenet_trt.build.evaluate import evaluate, random_inputs
+from lenet_trt.build.evaluate import evaluate, outputs_difference, random_inputs
 from lenet_trt.onnx_model.precision import convert, has_fp32_gemm, kinds_of
 from lenet_trt.runtimes.ort import runner
 
@@ -140,6 +140,36 @@ def test_a_model_that_is_narrow_outside_too_is_compared(kind: int) -> None:
     (found,) = runner(model)(inputs)
     exact = np.exp(inputs["x"].astype(np.float64))
     assert 0 < np.linalg.norm(found - exact) / np.linalg.norm(exact) < 1e-2
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "difference"),
+    [
+        ([np.nan, 1.0], [3.0, 4.0], np.inf),
+        ([np.inf, 4.0], [3.0, 4.0], np.inf),
+        ([3.0, 4.0], [np.nan, 4.0], np.inf),
+        ([np.nan, 4.5], [np.nan, 4.0], 0.125),
+        ([-np.inf, 4.0], [np.inf, 4.0], np.inf),
+        ([0.0, 0.5], [0.0, 0.0], 0.5),
+    ],
+)
+def test_nan_and_infinity_on_one_side_alone_are_no_small_difference(
+    found: list[float], wanted: list[float], difference: float
+) -> None:
+    same = np.ones(2, np.float32)
+    outputs, reference = (np.array(values, np.float32) for values in (found, wanted))
+    assert outputs_difference([same, outputs], [same, reference]) == pytest.approx(difference)
+    assert outputs_difference([outputs, same], [reference, same]) == pytest.approx(difference)
+
+
+def test_a_digit_classifier_is_not_right_where_it_gives_nan(model: onnx.ModelProto) -> None:
+    """NaN everywhere makes 0 the largest class, which a tenth of the images are."""
+    lost = onnx.ModelProto()
+    lost.CopyFrom(model)
+    last = next(tensor for tensor in lost.graph.initializer if tensor.name == "fc3.bias")
+    last.CopyFrom(onnx.numpy_helper.from_array(np.full(10, np.nan, np.float32), last.name))
+    evaluation = evaluate(lost, model, {})
+    assert (evaluation.correct, evaluation.correct_before) == (0, 9934)
 
 
 def test_what_cannot_be_run_is_said(model: onnx.ModelProto) -> None:

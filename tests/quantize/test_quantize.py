@@ -11,11 +11,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.images.form import ImageOptions
+from lenet_trt.onnx_model.ports import ports
 from lenet_trt.onnx_model.precision import kinds_of
 from lenet_trt.onnx_model.profiles import inputs_of
+from lenet_trt.quantize.data import calibration_data
 from lenet_trt.quantize.insert import layers_of, prepared, quantized_layers
 from lenet_trt.quantize.record import read_record, record_path
 from lenet_trt.quantize.request import QuantizeRequest
+from lenet_trt.quantize.search import Judge
 from lenet_trt.quantize.stage import Quantized, quantize
 from lenet_trt.runtimes.ort import runner
 
@@ -177,6 +181,13 @@ def test_nothing_can_be_quantized(folder: Path) -> None:
     with pytest.raises(LenetTrtError, match=r"whichever layer is quantized, more than the 1% allowed changes .*conv"):
         asked(keep=others)
     assert not Path("small.int8.onnx").exists()
+
+
+def test_nan_is_another_class_and_an_infinite_error(folder: Path) -> None:
+    model, lost = network(), network(spoiled=np.nan)
+    judge = Judge(model, calibration_data(("train.npy",), ports(model)[0], ImageOptions(), 200, 0), 64)
+    assert (judge.change(model), judge.error(model)) == (0, 0)
+    assert (judge.change(lost), judge.error(lost)) == (100, np.inf)
 
 
 def test_a_network_that_is_no_classifier_takes_arrays_by_name(folder: Path) -> None:
