@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.pattern_model import NoModelError, pattern_model
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.examples import SEED, attributes_text, expected_outputs, plain_inputs
+from lenet_trt.kernel.examples import SEED, attributes_text, expected_outputs, plain_inputs, relative_error
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
@@ -98,8 +99,9 @@ def _difference(bound: Bound, model: onnx.ModelProto, tolerance: float) -> str |
     for tensor, seen, wanted in zip(bound.kernel.outputs, results, expected_outputs(bound, plain), strict=True):
         if np.shape(seen) != wanted.shape:
             return f"{tensor.name} has shape {list(np.shape(seen))}, and {list(wanted.shape)} by the reference"
-        error = float(np.linalg.norm(np.asarray(seen, dtype=np.float64) - wanted))
-        norm = float(np.linalg.norm(wanted))
-        if error > tolerance * norm:
-            return f"{tensor.name} differs from the reference by {error / max(norm, 1e-300):.2g} of its norm"
+        error = relative_error(np.asarray(seen), wanted)
+        if math.isinf(error):
+            return f"{tensor.name} differs from the reference in NaN or infinity, or from zeros"
+        if error > tolerance:
+            return f"{tensor.name} differs from the reference by {error:.2g} of its norm"
     return None
