@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from lenet_trt.export.weights import WEIGHTS
 from lenet_trt.files import sha256_file
 from lenet_trt.options import whole
 from lenet_trt.overwrite import add_overwrite, guard
+from lenet_trt.schema import json_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +75,7 @@ def command(args: argparse.Namespace) -> int:
     guard({path: made_by_export}, [getattr(args, "weights", None)], args.overwrite)
     about: dict[str, Any] = args.write(args, path)
     if args.json:
-        print(json.dumps({"written": [str(path)], "model": args.model, **about}, indent=2))
+        print(json_text({"written": [str(path)], "model": args.model, **about}))
         return 0
     if "reason" in about:
         print(f"{args.model}: {about['source']} ({about['reason']})")

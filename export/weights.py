@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from safetensors.numpy import save
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.geometry import parameter_shapes
 from lenet_trt.files import sha256_bytes, write_atomic
+from lenet_trt.schema import json_text
 
 WEIGHTS = Path(__file__).parent / "weights" / "lenet5.safetensors"
 MAX_BYTES = 1 << 20
@@ -57,7 +57,7 @@ def save_weights(path: Path, weights: dict[str, NDArray[np.float32]], record: di
     data = save({name: np.ascontiguousarray(weights[name]) for name in parameter_shapes()})
     record = {"weights": path.name, "sha256": sha256_bytes(data), **record}
     write_atomic(path, data)
-    write_atomic(weights_record_path(path), (json.dumps(record, indent=2) + "\n").encode())
+    write_atomic(weights_record_path(path), (json_text(record) + "\n").encode())
 
 
 def _tensors(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Check data from outside once, where it is read; the code that uses the data trusts its types.
+"""Check data from outside once, where it is read; the code that uses the data trusts its types. Write JSON.
 
 The types are the dataclasses and typed dictionaries that the code works with anyway; msgspec converts into them and
 says which field does not fit. msgspec, and not pydantic: it checks plain dataclasses, needs no other package and is
@@ -7,6 +7,7 @@ imported in a hundredth of a second.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -67,6 +68,18 @@ def parsed(data: bytes | str, name: str, *, wanted: str, fix: str) -> Any:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise LenetTrtError(f"{name} is not JSON ({error}); wanted {wanted}: {fix}") from error
+
+
+def json_text(value: Any, **options: Any) -> str:
+    """Return plain values as JSON, of two spaces a level unless the ``options`` of ``json.dumps`` say otherwise.
+
+    Raises:
+        LenetTrtError: JSON does not have such a value: NaN and infinity are no numbers of it.
+    """
+    try:
+        return json.dumps(value, allow_nan=False, **{"indent": 2, **options})
+    except (TypeError, ValueError) as error:
+        raise LenetTrtError(f"{value!r:.200} cannot be kept as JSON ({error})") from error
 
 
 def checked(data: Any, kind: type[_T], name: str, *, wanted: str, fix: str) -> _T:

@@ -23,6 +23,7 @@ from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.examples import ExampleCase, cases
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.registry import kernels, plugins_dir
+from lenet_trt.schema import json_text
 
 # Records of `lenet-trt bench kernels`, a folder a GPU: in the repository, and where the package is installed. One that
 # has other workloads than the suite's own set is called kernels_NAME.json.
@@ -152,7 +153,7 @@ def command(arguments: argparse.Namespace) -> int:
         return 0
     listed = [describe(kernel) for kernel in known]
     if arguments.json:
-        print(json.dumps(listed, indent=2))
+        print(json_text(listed))
         return 0
     print("\n\n".join(_text(entry, bool(arguments.names), arguments.measured) for entry in listed))
     if not arguments.names:

@@ -31,7 +31,7 @@ from lenet_trt.report.document import document
 from lenet_trt.report.optimized import optimized_section
 from lenet_trt.report.page import page
 from lenet_trt.report.stage import content_of
-from lenet_trt.schema import read_json
+from lenet_trt.schema import json_text, read_json
 from lenet_trt.tensorrt.sidecar import FileRecord, Sidecar, read_sidecar
 from lenet_trt.tensorrt.summary import engine_rows, label_table, next_commands
 from lenet_trt.trace.readers import timeline_from
@@ -345,3 +345,9 @@ def test_an_error_says_file_field_seen_and_wanted(tmp_path: Path) -> None:
 def _written(data: Any, path: Path) -> Path:
     path.write_text(json.dumps(data))
     return path
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [{"a": float("-inf")}]])
+def test_what_json_has_not_is_not_written(value: object) -> None:
+    with pytest.raises(LenetTrtError, match="cannot be kept as JSON"):
+        json_text({"value": value})

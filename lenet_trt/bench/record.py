@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypedDict
 
 from lenet_trt.cuda.statistics import Stats as Stats
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.schema import Count, Duration, Real, Whole, checked, parsed
+from lenet_trt.schema import Count, Duration, Real, Whole, checked, json_text, parsed
 
 FORMAT = "lenet-trt bench"
 SCHEMA = 2
@@ -221,7 +221,4 @@ def _row_json(row: Row, samples: bool) -> dict[str, Any]:
 
 def _dumps(value: Any) -> str:
     """Return JSON on one line; infinity and NaN, which JSON does not have, are refused."""
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise LenetTrtError(f"{value!r:.200} cannot be kept as JSON ({error})") from error
+    return json_text(value, indent=None, ensure_ascii=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from lenet_trt.build.request import add_request_arguments, request_from
 from lenet_trt.build.stage import Built, build
 from lenet_trt.cuda.gpus import first_gpu
+from lenet_trt.schema import json_text
 from lenet_trt.tensorrt.flavors import select
 from lenet_trt.tensorrt.sidecar import Sidecar
 from lenet_trt.tensorrt.summary import engine_rows, label_table, next_commands
@@ -29,7 +29,7 @@ def command(arguments: argparse.Namespace) -> int:
     built = build(request, progress=sys.stderr.isatty(), command=arguments.command_line)
     library = arguments.library if built.sidecar.library is not None else None
     if arguments.json:
-        print(json.dumps({"path": str(built.engine), "reused": built.reused, **asdict(built.sidecar)}, indent=2))
+        print(json_text({"path": str(built.engine), "reused": built.reused, **asdict(built.sidecar)}))
     else:
         print(build_report(built, library))
     if (note := _here(built.sidecar)) is not None:

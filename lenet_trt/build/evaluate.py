@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
+from lenet_trt.build.difference import Outputs, infinite_in, loses_numbers, outputs_difference
 from lenet_trt.build.labelled import LabelledImages, judge, right_answers
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE
 from lenet_trt.kernel.bind import Shape
-from lenet_trt.kernel.examples import error_and_norm
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 from lenet_trt.onnx_model.profiles import axes_of, inputs_of
 from lenet_trt.runtimes.ort import runner
@@ -33,7 +34,9 @@ class Evaluation:
     ``correct`` of ``total`` labelled images for the model built from, ``correct_before`` for the model given (None
     where there are none and it is no MNIST classifier). ``data`` says which images, ``data_sha256`` is theirs where
     they are the user's. ``difference`` is the relative error of the outputs against the model given,
-    in norm, over those images or over random inputs. ``problem`` says why nothing was measured.
+    in norm, over those images or over random inputs. Where it is infinite it is None, and ``infinite`` says whose
+    outputs are NaN or infinite where the other's are not: those of the model "built" from or of the model "given".
+    ``problem`` says why nothing was measured.
     """
 
     correct: int | None = None
@@ -44,6 +47,13 @@ class Evaluation:
     problem: str | None = None
     data: str = "MNIST test images"
     data_sha256: str | None = None
+    infinite: Literal["built", "given"] | None = None
+
+    @classmethod
+    def of(cls, difference: float, lost: bool, **facts: Any) -> Evaluation:
+        """Hold a difference, which may be infinite, and other fields; ``lost``: numbers became NaN or infinite."""
+        number = difference if math.isfinite(difference) else None
+        return cls(difference=number, infinite=infinite_in(difference, lost), **facts)
 
     @property
     def drop_points(self) -> float:
@@ -70,7 +80,7 @@ def evaluate(
     """
     if images is not None:
         found = judge(model, before, images)
-        return Evaluation(**asdict(found), data=str(images), data_sha256=images.sha256())
+        return Evaluation.of(**asdict(found), data=str(images), data_sha256=images.sha256())
     try:
         if is_digit_classifier(before):
             evaluation = _on_mnist(model, before)
@@ -79,8 +89,7 @@ def evaluate(
         if model is before:
             return Evaluation(problem="the model was not changed, and there is no labelled data for it")
         inputs = random_inputs(before, shapes)
-        difference = outputs_difference(runner(model)(inputs), runner(before)(inputs))
-        return Evaluation(difference=difference, data=RANDOM_INPUTS)
+        return _compared(runner(model)(inputs), runner(before)(inputs), data=RANDOM_INPUTS)
     except LenetTrtError as error:
         return Evaluation(problem=str(error))
 
@@ -133,11 +142,8 @@ def _on_mnist(model: ModelProto, before: ModelProto) -> Evaluation:
     correct_before, correct = (right_answers(values, labels) for values in (expected, found))
     if correct_before < _IS_MNIST * len(labels):
         return Evaluation()
-    return Evaluation(correct, correct_before, len(labels), outputs_difference([found], [expected]))
+    return _compared([found], [expected], correct=correct, correct_before=correct_before, total=len(labels))
 
 
-def outputs_difference(outputs: list[NDArray[Any]], reference: list[NDArray[Any]]) -> float:
-    """Return the largest relative error in norm among the outputs; infinity where NaN or infinity differ."""
-    both = zip(outputs, reference, strict=True)
-    pairs = [error_and_norm(output, wanted.astype(np.float64)) for output, wanted in both]
-    return max((error / (norm or 1.0) for error, norm in pairs), default=0.0)
+def _compared(outputs: Outputs, reference: Outputs, **facts: Any) -> Evaluation:
+    return Evaluation.of(outputs_difference(outputs, reference), loses_numbers(outputs, reference), **facts)

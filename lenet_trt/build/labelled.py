@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto
 
+from lenet_trt.build.difference import loses_numbers
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import sha256_file
 from lenet_trt.images.batches import STANDARD_INPUT, UNKNOWN, batches
@@ -64,12 +65,16 @@ class LabelledImages:
 
 @dataclass(frozen=True)
 class Judged:
-    """Hold right answers of the model and of the model before, of ``total`` images, and the relative error in norm."""
+    """Hold right answers of the model and of the model before, of ``total`` images, and the relative error in norm.
+
+    ``lost``: the model gives NaN or infinity where the model before has numbers.
+    """
 
     correct: int
     correct_before: int
     total: int
     difference: float
+    lost: bool
 
 
 def judge(model: ModelProto, before: ModelProto, images: LabelledImages) -> Judged:
@@ -85,6 +90,7 @@ def judge(model: ModelProto, before: ModelProto, images: LabelledImages) -> Judg
     fixed = old.inputs[0].axes[0]
     correct = correct_before = total = 0
     error = norm = 0.0
+    lost = False
     for batch in batches(images.sources, form, fixed if isinstance(fixed, int) else _BATCH, images.labels):
         wanted = output_for(old, batch.pixels, scaling).astype(np.float64)
         found = wanted if new is old else output_for(new, batch.pixels, scaling).astype(np.float64)
@@ -95,9 +101,10 @@ def judge(model: ModelProto, before: ModelProto, images: LabelledImages) -> Judg
         correct += right_answers(found, batch.labels)
         here = error_and_norm(found, wanted)
         error, norm = math.hypot(error, here[0]), math.hypot(norm, here[1])
+        lost |= loses_numbers([found], [wanted])
     if not total:
         raise UsageError(f"nobody says what the {images} show: name their classes with --labels")
-    return Judged(correct, correct_before, total, error / (norm or 1.0))
+    return Judged(correct, correct_before, total, error / (norm or 1.0), lost)
 
 
 def right_answers(outputs: np.ndarray, labels: np.ndarray) -> int:

@@ -42,7 +42,7 @@ class BuildRequest:
     ``library``: the plugin library, for the route of that name; None is the library in the current folder.
     ``sms``: target compute capabilities, or "current"; none means the flavor's default.
     ``force``: build even if the engine on disk has the same inputs. ``overwrite``: replace files of other commands.
-    ``max_drop``: the largest allowed loss of accuracy, in percentage points.
+    ``max_drop``: the largest allowed loss of accuracy, in percentage points; 100 allows NaN and infinity too.
     ``images``: labelled images that measure the loss; None is MNIST's test set, for classifiers of its digits.
     """
 
@@ -161,7 +161,7 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         type=number(0, 100),
         default=MAX_DROP_POINTS,
         metavar="POINTS",
-        help="percentage points of accuracy that a lower precision or plugins may cost",
+        help="percentage points of accuracy that a lower precision or plugins may cost (100: also NaN and infinity)",
     )
     parser.add_argument(
         "--images", nargs="+", metavar="FILE", help="labelled images to measure the accuracy, as run takes them"

@@ -13,6 +13,7 @@ from onnx import ModelProto
 
 from lenet_trt import __version__
 from lenet_trt.build.evaluate import Evaluation, evaluate
+from lenet_trt.build.loss import FP16_RANGE, refuse_lost_numbers, warn_of_difference
 from lenet_trt.build.request import NARROW, BuildRequest
 from lenet_trt.cuda.compile import source_sha256
 from lenet_trt.cuda.gpus import first_gpu, sm_text
@@ -264,6 +265,7 @@ def _plugin_records(model: ModelProto, route: str) -> list[dict[str, Any]]:
 
 
 def _gate(evaluation: Evaluation, request: BuildRequest) -> None:
+    refuse_lost_numbers(evaluation, request.max_drop, request.precision or "--plugins", _wider(request))
     if evaluation.drop_points > request.max_drop:
         raise LenetTrtError(
             f"{request.precision or '--plugins'} costs {evaluation.drop_points:.2f} points of accuracy "
@@ -272,6 +274,15 @@ def _gate(evaluation: Evaluation, request: BuildRequest) -> None:
             f"Allow it with --max-drop {evaluation.drop_points + 0.01:.2f}, "
             "or keep a higher precision"
         )
+    if request.precision not in NARROW:  # in 8 bits random inputs differ much: they are beyond the calibrated range
+        warn_of_difference(evaluation)
+
+
+def _wider(request: BuildRequest) -> str:
+    """Say how to get a model that computes with a larger range."""
+    if request.precision == "fp16":
+        return f"{FP16_RANGE}: take --bf16, which has the range of float32, or leave --fp16 out"
+    return "Leave the plugins out" if request.precision in (None, "fp32") else f"Leave --{request.precision} out"
 
 
 def _write(engine: Path, sidecar: Sidecar, plan: bytes, model: bytes) -> None:

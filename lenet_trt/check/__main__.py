@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import shutil
@@ -32,6 +31,7 @@ from lenet_trt.kernel.examples import (
 )
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.variants import OLDEST_SM, Variant
+from lenet_trt.schema import json_text
 
 SANITIZER_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 ALWAYS = ("examples", "patterns", "compile", "serialize")
@@ -180,7 +180,7 @@ def command(arguments: argparse.Namespace) -> int:
             if not arguments.json:
                 print(_text(outcome), flush=True)
     if arguments.json:
-        print(json.dumps([asdict(outcome) for outcome in outcomes], indent=2))
+        print(json_text([asdict(outcome) for outcome in outcomes]))
     return int(any(outcome.status == "failed" for outcome in outcomes))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from lenet_trt.errors import UsageError
 from lenet_trt.onnx_model.profiles import parse_shapes
 from lenet_trt.options import add_sizes, sizes_from_text, whole
 from lenet_trt.runtimes.inputs import Sizes
+from lenet_trt.schema import json_text
 from lenet_trt.tensorrt.find_library import add_library_argument
 from lenet_trt.text_table import aligned
 
@@ -61,7 +61,7 @@ def command(arguments: argparse.Namespace) -> int:
         )
     )
     if arguments.json:
-        print(json.dumps([_facts(each) for each in compared], indent=2))
+        print(json_text([_facts(each) for each in compared]))
     else:
         print("\n".join(aligned([_HEADS, *map(_cells, compared)], left=(0,))))
     return 0

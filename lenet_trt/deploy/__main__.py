@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +11,7 @@ from lenet_trt.deploy.triton import BACKENDS, TritonOptions, deploy
 from lenet_trt.errors import UsageError
 from lenet_trt.options import read_whole, whole
 from lenet_trt.overwrite import add_overwrite
+from lenet_trt.schema import json_text
 from lenet_trt.tensorrt.find_library import add_library_argument
 
 SERVERS = ("triton",)
@@ -83,7 +83,7 @@ def command(arguments: argparse.Namespace) -> int:
         overwrite=arguments.overwrite,
     )
     if arguments.json:
-        print(json.dumps(asdict(done), indent=2, default=str))
+        print(json_text(asdict(done), default=str))
         return 0
     for path in done.files:
         print(f"wrote   {path}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import re
 import shutil
@@ -20,6 +19,7 @@ from lenet_trt.cuda.nvrtc import INSTALL as CUDA_INSTALL
 from lenet_trt.cuda.nvrtc import bindings
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.onnx_model import onnx_runtime
+from lenet_trt.schema import json_text
 from lenet_trt.tensorrt.flavors import INSTALL, PRODUCTS, Flavor, installed, select
 
 # The distributions that are looked for, and the extra that installs each.
@@ -206,7 +206,7 @@ def command(arguments: argparse.Namespace) -> int:
     """Print the findings; the status is always 0, since everything is optional somewhere."""
     findings = examine()
     if arguments.json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+        print(json_text([asdict(finding) for finding in findings]))
         return 0
     width = max(len(finding.name) for finding in findings)
     topic = None

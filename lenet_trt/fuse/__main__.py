@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,6 +15,7 @@ from lenet_trt.fuse.stage import CHOICES_HELP, fuse
 from lenet_trt.onnx_model.plugin_nodes import Refusal, made_by_fuse, plugin_nodes, record
 from lenet_trt.options import add_sizes, sizes_from_text
 from lenet_trt.overwrite import add_overwrite, guard
+from lenet_trt.schema import json_text
 
 if TYPE_CHECKING:
     import onnx
@@ -140,7 +140,7 @@ def command(arguments: argparse.Namespace) -> int:
             "replacements": [asdict(entry) for entry in fused.replacements],
             "refusals": [asdict(entry) for entry in fused.refusals],
         }
-        print(json.dumps(answer, indent=2))
+        print(json_text(answer))
         return 0
     for done in fused.replacements:
         print(f"{done.node} ({done.types}) replaces {', '.join(done.replaced)}")

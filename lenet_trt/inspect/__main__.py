@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import shlex
 import sys
@@ -22,6 +21,7 @@ from lenet_trt.onnx_model.plugin_nodes import holds_kernel, recorded
 from lenet_trt.onnx_model.precision import kinds_of
 from lenet_trt.onnx_model.read import described_tensors, load_model, model_files
 from lenet_trt.overwrite import add_overwrite, guard, says
+from lenet_trt.schema import json_text
 from lenet_trt.tensorrt.plan_header import read_header
 from lenet_trt.tensorrt.sidecar import read_sidecar, sidecar_path
 from lenet_trt.tensorrt.summary import engine_rows, label_table, tensor_text
@@ -107,7 +107,7 @@ def command(arguments: argparse.Namespace) -> int:
     else:
         found = inspect_onnx(path)
         text = label_table(_onnx_rows(path, found))
-    print(json.dumps(found, indent=2) if arguments.json else text)
+    print(json_text(found) if arguments.json else text)
     return 0
 
 

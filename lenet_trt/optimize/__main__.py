@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import shlex
 import shutil
@@ -21,6 +20,7 @@ from lenet_trt.options import GIVE_SIZES, add_batches, add_sizes, batches_of, nu
 from lenet_trt.overwrite import add_overwrite, has_keys
 from lenet_trt.profile.request import RECORDERS
 from lenet_trt.runtimes.table import CHOICES, engines_alone
+from lenet_trt.schema import json_text
 
 if TYPE_CHECKING:
     from lenet_trt.optimize.settings import Settings
@@ -116,7 +116,7 @@ def command(arguments: argparse.Namespace) -> int:
         return 130
     shutil.rmtree(folder / TRIED, ignore_errors=True)
     if arguments.json:
-        print(json.dumps({**record, "written": [str(each) for each in paths]}, indent=2))
+        print(json_text({**record, "written": [str(each) for each in paths]}))
     else:
         print("\n".join([*optimize_headline(record), *map(str, paths)]))
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -13,6 +12,7 @@ from lenet_trt.files import atomic_path
 from lenet_trt.optimize.record import SCHEMA
 from lenet_trt.optimize.result import Optimized
 from lenet_trt.optimize.space import PluginPlan, Space
+from lenet_trt.schema import json_text
 from lenet_trt.tensorrt.sidecar import FileRecord
 
 RECORD = "optimize.json"
@@ -76,4 +76,4 @@ def _times(optimized: Optimized, plan: PluginPlan, batches: list[int | None]) ->
 
 
 def _json(value: Mapping[str, Any]) -> bytes:
-    return (json.dumps(value, indent=2) + "\n").encode()
+    return (json_text(value) + "\n").encode()

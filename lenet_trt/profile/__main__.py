@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import statistics
 import sys
@@ -20,6 +19,7 @@ from lenet_trt.profile import trtexec
 from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, RECORDERS
 from lenet_trt.profile.stage import _existing, _of_model, profile_model
 from lenet_trt.runtimes.table import CHOICES
+from lenet_trt.schema import json_text
 from lenet_trt.tensorrt.find_library import add_library_argument
 from lenet_trt.tensorrt.sidecar import sidecar_path
 from lenet_trt.trace import tables
@@ -117,7 +117,7 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.trtexec or arguments.trtexec_path:
         kept = _exports(output)
     if arguments.json:
-        print(json.dumps(_facts(timeline, output, kept) | tables.tables_json(tables.tables(timeline)), indent=2))
+        print(json_text(_facts(timeline, output, kept) | tables.tables_json(tables.tables(timeline))))
         return 0
     print(_headline(timeline))
     print()

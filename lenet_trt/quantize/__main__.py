@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 from dataclasses import asdict
 
 from lenet_trt.quantize.request import add_quantize_arguments, quantize_request_from
 from lenet_trt.quantize.stage import Quantized, quantize
+from lenet_trt.schema import json_text
 from lenet_trt.tensorrt.summary import accuracy_text, label_table
 
 
@@ -24,7 +24,7 @@ def command(arguments: argparse.Namespace) -> int:
     request = quantize_request_from(arguments)
     found = quantize(request, progress=sys.stderr.isatty(), command=arguments.command_line)
     if arguments.json:
-        print(json.dumps({"path": str(found.model), "reused": found.reused, **asdict(found.record)}, indent=2))
+        print(json_text({"path": str(found.model), "reused": found.reused, **asdict(found.record)}))
     else:
         print(report(found))
     return 0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_file
-from lenet_trt.schema import Count, Real, checked, json_value
+from lenet_trt.schema import Count, Real, checked, json_text, json_value
 from lenet_trt.tensorrt.sidecar import EvaluationEntry, FileRecord
 
 SCHEMA = 1
@@ -22,7 +21,8 @@ class LayerRecord:
     """Describe a layer with weights: its type, and the error that it causes alone, where that was asked.
 
     ``type`` is "int8" or "fp8", or "fp32" or "fp16" where it is not quantized. ``error`` is the relative error in norm
-    of the model's outputs on the calibration data where no other layer is quantized; None where nothing was searched.
+    of the model's outputs on the calibration data where no other layer is quantized; None where nothing was searched,
+    or where it makes them NaN or infinite.
     ``largest`` is the largest magnitude that its input can have, None where it is not quantized.
     """
 
@@ -68,7 +68,7 @@ class QuantizedRecord:
 
     def to_json(self) -> str:
         """Return the text of the file."""
-        return json.dumps(asdict(self), indent=2) + "\n"
+        return json_text(asdict(self)) + "\n"
 
     @property
     def kept(self) -> list[str]:

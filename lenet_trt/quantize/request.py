@@ -105,7 +105,7 @@ def add_quantize_arguments(parser: argparse.ArgumentParser) -> None:
         type=number(0, 100),
         default=MAX_DROP_POINTS,
         metavar="POINTS",
-        help="percentage points of accuracy that it may cost on the labelled images",
+        help="percentage points of accuracy that it may cost on the labelled images (100: also NaN and infinity)",
     )
     parser.add_argument(
         "--images", nargs="+", metavar="FILE", help="labelled images to measure the accuracy, as run takes them"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 from tqdm import tqdm
 
-from lenet_trt.build.evaluate import outputs_difference
+from lenet_trt.build.difference import outputs_difference
+from lenet_trt.build.loss import FP16_RANGE
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.quantize.data import Calibration
 from lenet_trt.quantize.insert import quantized_layers, without
@@ -91,6 +93,11 @@ def search(
     names = [node.name for node in quantized_layers(model)]
     tell = tqdm(names, "Searching layers", disable=not progress, leave=False, file=sys.stderr)
     errors = {name: judge.error(narrowed(without(model, [n for n in names if n != name]))) for name in tell}
+    if all(map(math.isinf, errors.values())):
+        raise LenetTrtError(
+            f"whichever layer is quantized, the outputs are NaN or infinite for {judge.source}, and those of the float "
+            f"model are not: leave --fp16 out where it was given ({FP16_RANGE}), or try another --method"
+        )
     order = sorted(names, key=lambda name: -errors[name])
     few, many = 0, len(order)  # too few are left out; enough are
     changes = {many: 0.0}

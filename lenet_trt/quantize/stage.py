@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from onnx import ModelProto, numpy_helper
 
 from lenet_trt import __version__
 from lenet_trt.build.evaluate import Evaluation, evaluate, is_digit_classifier
+from lenet_trt.build.loss import FP16_RANGE, refuse_lost_numbers
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import atomic_path, exclusive
 from lenet_trt.images.batches import batches
@@ -114,7 +116,8 @@ def _evaluated(result: ModelProto, original: ModelProto, judge: Judge, request: 
         evaluation = evaluate(result, original, {}, request.images)
         if evaluation.correct is not None:
             return replace(evaluation, method=method)
-    return Evaluation(difference=judge.error(result), method=method, data=f"calibration data: {judge.source}")
+    # The judge has no NaN and no infinity of the float model.
+    return Evaluation.of(judge.error(result), lost=True, method=method, data=f"calibration data: {judge.source}")
 
 
 def _batch(model: ModelProto, data: Calibration) -> int:
@@ -207,19 +210,25 @@ def _layers(model: ModelProto, found: SearchResult, request: QuantizeRequest) ->
             node.name,
             node.op_type,
             request.narrow if node.name in largest else request.rest,
-            found.errors.get(node.name),
+            _finite(found.errors.get(node.name)),
             largest.get(node.name),
         )
         for node in layers_of(model)
     ]
 
 
+def _finite(error: float | None) -> float | None:
+    return error if error is not None and math.isfinite(error) else None
+
+
 def _gate(evaluation: Evaluation, request: QuantizeRequest) -> None:
+    less = f"Leave more layers in {request.rest} with a smaller --max-change or with --keep, try another --method"
+    narrow = f"{FP16_RANGE}: leave --fp16 out. {less}" if request.rest == "fp16" else less
+    refuse_lost_numbers(evaluation, request.max_drop, f"{request.narrow}, the rest {request.rest},", narrow)
     if evaluation.drop_points > request.max_drop:
         raise LenetTrtError(
             f"{request.narrow} costs {evaluation.drop_points:.2f} points of accuracy "
             f"({evaluation.correct_before} -> {evaluation.correct} of {evaluation.total} right), more than the "
-            f"{request.max_drop:g} allowed; nothing was written. Leave more layers in {request.rest} with a smaller "
-            f"--max-change or with --keep, try another --method, or allow it with --max-drop "
+            f"{request.max_drop:g} allowed; nothing was written. {less}, or allow it with --max-drop "
             f"{evaluation.drop_points + 0.01:.2f}"
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 from dataclasses import replace
@@ -17,6 +16,7 @@ from lenet_trt.report.content import Content, report_headline
 from lenet_trt.report.document import MARK
 from lenet_trt.report.page import GENERATOR
 from lenet_trt.report.stage import content_of, trace_ceilings
+from lenet_trt.schema import json_text
 from lenet_trt.trace.timeline import Timeline, load_timeline
 
 
@@ -79,7 +79,7 @@ def command(arguments: argparse.Namespace) -> int:
     if output is not None:
         write_atomic(output, _rendered(content, output.suffix))
     if arguments.json:
-        print(json.dumps(content.as_dict(), indent=2))
+        print(json_text(content.as_dict()))
     elif arguments.markdown:
         print(document(content), end="")
     else:
@@ -110,7 +110,7 @@ def _rendered(content: Content, suffix: str) -> bytes:
     from lenet_trt.report.page import page
 
     if suffix == ".json":
-        return (json.dumps(content.as_dict(), indent=2) + "\n").encode()
+        return (json_text(content.as_dict()) + "\n").encode()
     if suffix in (".md", ".markdown"):
         return document(content).encode("utf-8")
     return page(content).encode("utf-8")

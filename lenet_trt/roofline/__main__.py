@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from lenet_trt.floors.floor import Ceilings
 from lenet_trt.floors.work import network_of
 from lenet_trt.options import add_sizes, sizes_from_text
 from lenet_trt.overwrite import add_overwrite, guard, says
+from lenet_trt.schema import json_text
 
 if TYPE_CHECKING:
     import onnx
@@ -88,7 +88,7 @@ def command(arguments: argparse.Namespace) -> int:
         floats=arguments.floats,
         timeline=timeline,
     )
-    print(json.dumps(found.as_dict(), indent=2) if arguments.json else "\n".join(roofline_lines(found)))
+    print(json_text(found.as_dict()) if arguments.json else "\n".join(roofline_lines(found)))
     if output is not None:
         from lenet_trt.draw.charts import render
         from lenet_trt.roofline.text import chart

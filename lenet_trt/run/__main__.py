@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from lenet_trt.run.predictions import (
 from lenet_trt.run.ray_options import add_ray_arguments, check_no_ray_arguments, ray_command
 from lenet_trt.runtimes.load import load
 from lenet_trt.runtimes.table import CHOICES
+from lenet_trt.schema import json_text
 from lenet_trt.tensorrt.find_library import add_library_argument
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _throughput(network: Network, arguments: argparse.Namespace, form: Form, fac
 
     measured = measure_throughput(network, pixels_of(arguments.images, form), arguments.batch)
     if arguments.json:
-        print(json.dumps({**facts, **measured.as_dict()}, indent=2))
+        print(json_text({**facts, **measured.as_dict()}))
     elif arguments.csv:
         raise UsageError("--csv lists images: use --json with --throughput")
     else:

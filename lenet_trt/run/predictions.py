@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.images.batches import UNKNOWN
+from lenet_trt.schema import json_text
 
 # A table for people shows so many images, and a confusion matrix of at most so many classes.
 SHOWN_IMAGES = 20
@@ -263,15 +263,15 @@ class Json:
     def begin(self, facts: dict[str, str]) -> str:
         """Return the text before the images."""
         self._held = ""
-        return json.dumps(facts, indent=2).removesuffix("\n}") + ',\n  "images": ['
+        return json_text(facts).removesuffix("\n}") + ',\n  "images": ['
 
     def rows(self, found: Sequence[Prediction]) -> str:
         """Return the images of a batch."""
-        lines = [f"    {json.dumps(entry.as_dict(self._classes))}" for entry in found]
+        lines = [f"    {json_text(entry.as_dict(self._classes), indent=None)}" for entry in found]
         ready = ",\n".join(filter(None, (self._held, *lines[:-1])))
         self._held = lines[-1] if lines else self._held  # whether a comma follows is not known yet
         return f"{ready}," if ready else ""
 
     def end(self, score: Score) -> str:
         """Return the text after the images."""
-        return f"{self._held}\n  ],\n" + json.dumps(score.as_dict(), indent=2).removeprefix("{\n")
+        return f"{self._held}\n  ],\n" + json_text(score.as_dict()).removeprefix("{\n")

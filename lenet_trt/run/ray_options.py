@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.images.form import image_options
 from lenet_trt.options import whole
+from lenet_trt.schema import json_text
 
 _PLACES = ("output", "gpus", "workers", "shard", "column", "address")
 # What the options of a run on one machine are called there.
@@ -94,7 +94,7 @@ def ray_command(arguments: argparse.Namespace) -> int:
             progress=bar,
         )
     if arguments.json:
-        print(json.dumps({"model": str(arguments.model), **asdict(done)}, indent=2))
+        print(json_text({"model": str(arguments.model), **asdict(done)}))
         return 0
     before = done.of_images - done.images
     print(f"model    {arguments.model}")

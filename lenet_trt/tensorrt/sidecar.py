@@ -6,7 +6,6 @@ content; two builds with equal ``inputs`` make engines that do the same.
 
 from __future__ import annotations
 
-import json
 import platform
 import shlex
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from typing import Any, Literal, TypedDict
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes, sha256_file
-from lenet_trt.schema import Count, Real, Whole, checked, json_value
+from lenet_trt.schema import Count, Real, Whole, checked, json_text, json_value
 
 SCHEMA = 2  # 1 had no tf32 and other names of plugin routes
 _WANTED = "a sidecar, as lenet-trt build writes it"
@@ -96,15 +95,19 @@ class TensorEntry(_TensorFacts, total=False):
     profile: Shapes
 
 
-class EvaluationEntry(TypedDict):
-    """Type what ONNX Runtime found, as ``build.evaluate.Evaluation`` has it."""
-
+class _EvaluationFacts(TypedDict):
     correct: Count | None
     correct_before: Count | None
     total: Count | None
     difference: Real | None
     method: str
     problem: str | None
+
+
+class EvaluationEntry(_EvaluationFacts, total=False):
+    """Type what ONNX Runtime found, as ``build.evaluate.Evaluation`` has it; ``infinite`` for infinite differences."""
+
+    infinite: Literal["built", "given"] | None
 
 
 class _Parts(TypedDict):
@@ -140,7 +143,7 @@ class Sidecar:
 
     def to_json(self) -> str:
         """Return the text of the file."""
-        return json.dumps(asdict(self), indent=2) + "\n"
+        return json_text(asdict(self)) + "\n"
 
     def mismatch(self, path: Path) -> str | None:
         """Say how the engine at ``path`` differs from the one described here; None when it is that one.
@@ -196,7 +199,7 @@ def read_sidecar(path: Path) -> Sidecar:
     found = checked(data, Sidecar, str(path), wanted=_WANTED, fix=_FIX)
     tested = found.evaluation
     if tested["problem"] is None and (
-        tested["difference"] is None
+        (tested["difference"] is None and tested.get("infinite") is None)
         or (tested["correct"] is not None and (tested["correct_before"] is None or not tested["total"]))
     ):
         raise LenetTrtError(f"{path} is not {_WANTED}: its evaluation lacks a figure and does not say why: {_FIX}")

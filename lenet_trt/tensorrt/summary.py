@@ -79,15 +79,24 @@ def accuracy_text(evaluation: Mapping[str, Any]) -> str:
     """Return the accuracy of the model, and how it was measured."""
     if evaluation["problem"] is not None:
         return f"not measured: {evaluation['problem']}"
-    difference = f"outputs differ from the model given by {evaluation['difference']:.1e} in norm"
+    difference = difference_text(evaluation)
     if evaluation["correct"] is None:
         return f"{difference} ({evaluation['method']}; {evaluation.get('data', 'random inputs')})"
     share = 100 * evaluation["correct"] / evaluation["total"]
     text = f"{share:.2f}% of {evaluation['total']:,} {evaluation.get('data', 'MNIST test images')}"
-    if evaluation["difference"]:
+    if evaluation["difference"] != 0:
         before = 100 * evaluation["correct_before"] / evaluation["total"]
         text += f" ({before:.2f}% before conversion; {difference})"
     return f"{text}; {evaluation['method']}"
+
+
+def difference_text(evaluation: Mapping[str, Any]) -> str:
+    """Return how far the outputs are from those of the model given."""
+    if evaluation["difference"] is not None:
+        return f"outputs differ from the model given by {evaluation['difference']:.1e} in norm"
+    if evaluation.get("infinite") == "given":
+        return "outputs differ from the model given where that has NaN or infinity"
+    return "outputs are NaN or infinite where those of the model given are numbers"
 
 
 def next_commands(engine: Path, sidecar: Sidecar, library: Path | None = None) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import platform
@@ -18,6 +17,7 @@ from lenet_trt import __version__
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.options import whole
 from lenet_trt.overwrite import add_overwrite, beside, guard, has_keys
+from lenet_trt.schema import json_text
 
 SUFFIX = ".safetensors"
 MOST_EPOCHS = 1_000_000
@@ -85,7 +85,7 @@ def command(args: argparse.Namespace) -> int:
     save_weights(args.output, trained.weights(), record)
     written = [str(args.output), str(weights_record_path(args.output))]
     if args.json:
-        print(json.dumps({"written": written, **record}, indent=2))
+        print(json_text({"written": written, **record}))
     else:
         print(
             f"test accuracy {record['test_accuracy']:.2%} on {len(test)} images, "

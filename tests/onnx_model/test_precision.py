@@ -10,7 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from lenet_trt.build.evaluate import evaluate, outputs_difference, random_inputs
+from lenet_trt.build.difference import outputs_difference
+from lenet_trt.build.evaluate import evaluate, random_inputs
 from lenet_trt.onnx_model.precision import convert, has_fp32_gemm, kinds_of
 from lenet_trt.runtimes.ort import runner
 

@@ -190,6 +190,28 @@ def test_nan_is_another_class_and_an_infinite_error(folder: Path) -> None:
     assert (judge.change(lost), judge.error(lost)) == (100, np.inf)
 
 
+def narrow_range() -> onnx.ModelProto:
+    """A classifier of the same images whose logits are beyond fp16, and far apart."""
+    model = network()
+    last = next(tensor for tensor in model.graph.initializer if tensor.name == "dense2.w")
+    last.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(last) * np.float32(1e7), last.name))
+    return model
+
+
+def test_results_beyond_fp16_are_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(narrow_range(), "small.onnx")
+    words = ["quantize", "small.onnx", "--data", "train.npy", "--fp16", "-o", "small.int8.onnx"]
+    assert main(words) == 1
+    assert "whichever layer is quantized, the outputs are NaN or infinite for train.npy" in capsys.readouterr().err
+    assert main([*words, "--max-change", "100"]) == 1
+    assert "fp16, gives NaN or infinity where the model given has numbers (calibration" in capsys.readouterr().err
+    assert not Path("small.int8.onnx").exists()
+    assert main([*words, "--max-change", "100", "--max-drop", "100"]) == 0
+    assert "outputs are NaN or infinite" in capsys.readouterr().out
+    record = read_record(record_path(Path("small.int8.onnx")))
+    assert (record.evaluation["difference"], record.evaluation["infinite"]) == (None, "built")
+
+
 def test_a_network_that_is_no_classifier_takes_arrays_by_name(folder: Path) -> None:
     nodes = [helper.make_node("MatMul", ["a", "w"], ["p"], name="product"), helper.make_node("Add", ["p", "b"], ["y"])]
     graph = helper.make_graph(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.run.on_ray.place import DataPlace
 from lenet_trt.run.on_ray.shard import shard_number
+from lenet_trt.schema import json_text
 
 JOB_FILE = "job.json"
 _SCHEMA = 1
@@ -47,7 +47,7 @@ def open_job(output: DataPlace, job: Job) -> set[int]:
             raise LenetTrtError(
                 f"{output.given} holds files, and no {JOB_FILE} of an earlier start: name a new folder with -o"
             )
-        output.write(JOB_FILE, (json.dumps(asdict(job), indent=2) + "\n").encode())
+        output.write(JOB_FILE, (json_text(asdict(job)) + "\n").encode())
         return set()
     try:
         before = msgspec.json.decode(record, type=Job)
