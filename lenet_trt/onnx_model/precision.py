@@ -116,7 +116,7 @@ def emulated(model: ModelProto) -> ModelProto:
     Each operator computes in float32 on rounded operands and its 16-bit outputs are rounded again, which is what
     tensor cores do: products and sums in float32, results stored in 16 bits. ONNX Runtime's own CPU kernels have no
     bfloat16, and for float16 it drops roundings between operators. Run the result with graph optimisation off, so that
-    no pair of casts is removed. Inputs and outputs of 16 bits become float32.
+    no pair of casts is removed. Inputs and outputs of 16 bits become float32, those of branches and loops too.
 
     Raises:
         LenetTrtError: the types of some tensors cannot be inferred, as with an operator that ONNX does not know.
@@ -125,10 +125,15 @@ def emulated(model: ModelProto) -> ModelProto:
         inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
     except onnx.shape_inference.InferenceError as error:
         raise LenetTrtError(f"the types of this model's tensors cannot be inferred: {error}") from error
-    declared = (*inferred.graph.value_info, *inferred.graph.output)
-    kinds = {value.name: value.type.tensor_type.elem_type for value in declared}
     result = copy.deepcopy(model)
-    graph = result.graph
+    _emulate(result.graph, inferred.graph)
+    return result
+
+
+def _emulate(graph: GraphProto, inferred: GraphProto) -> None:
+    """Rewrite a graph and those in its nodes; ``inferred`` is the same graph with the types of its tensors."""
+    declared = (*inferred.value_info, *inferred.output)
+    kinds = {value.name: value.type.tensor_type.elem_type for value in declared}
     del graph.value_info[:]
     for value in (*graph.input, *graph.output):
         if value.type.tensor_type.elem_type in NARROW:
@@ -138,7 +143,9 @@ def emulated(model: ModelProto) -> ModelProto:
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name))
     nodes = list(graph.node)
     del graph.node[:]
-    for node in nodes:
+    for node, typed in zip(nodes, inferred.node, strict=True):
+        for own, of_typed in zip(_subgraphs(node), _subgraphs(typed), strict=True):
+            _emulate(own, of_typed)
         if node.op_type == "Cast" and _attribute(node, "to").i in NARROW:
             _attribute(node, "to").i = TensorProto.FLOAT
         outputs = list(node.output)
@@ -147,7 +154,11 @@ def emulated(model: ModelProto) -> ModelProto:
         for exact, name in zip(node.output, outputs, strict=True):
             if exact != name:
                 graph.node.extend(_rounded(exact, name, kinds[name]))
-    return result
+
+
+def _subgraphs(node: NodeProto) -> list[GraphProto]:
+    """Return the branches of an If, the body of a Loop, and the like."""
+    return [attribute.g for attribute in node.attribute if attribute.HasField("g")]
 
 
 def has_fp32_gemm(model: ModelProto) -> bool:

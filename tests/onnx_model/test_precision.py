@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
@@ -171,6 +173,64 @@ def test_a_digit_classifier_is_not_right_where_it_gives_nan(model: onnx.ModelPro
     last.CopyFrom(onnx.numpy_helper.from_array(np.full(10, np.nan, np.float32), last.name))
     evaluation = evaluate(lost, model, {})
     assert (evaluation.correct, evaluation.correct_before) == (0, 9934)
+
+
+BRANCHES = """
+    k = CastLike(factors, x)
+    a = Mul(x, k)
+    y = If (c) <
+        then_branch = then () => ({T}[4] r) {{ r = Mul(a, k) }},
+        else_branch = other () => ({T}[4] s) <float[4] o = {{0.1, 0.2, 0.3, 0.7}}> {{
+            q = CastLike(o, a)
+            w = Add(a, q)
+            s = Exp(w)
+        }}
+    >
+"""
+LOOP = """
+    k = CastLike(factors, x)
+    three = Constant <value = int64 {{3}}> ()
+    yes = Constant <value = bool {{1}}> ()
+    last, each = Loop (three, yes, x) <body = once (int64 i, bool on, {T}[4] v) => (bool still, {T}[4] u, {T}[4] o) {{
+        still = Identity(on)
+        u = Mul(v, k)
+        o = If (c) <
+            then_branch = then () => ({T}[4] r) {{ t = Sin(u)  r = Add(t, x) }},
+            else_branch = other () => ({T}[4] s) {{ s = Identity(k) }}
+        >
+    }}>
+    sum = ReduceSum <keepdims = 0> (each, first)
+    y = Add(sum, last)
+"""
+
+
+def branching(nodes: str, kind: str) -> onnx.ModelProto:
+    text = (
+        f'<ir_version: 10, opset_import: ["" : 22]> g ({kind}[4] x, bool c) => ({kind}[4] y) '
+        f"<float[4] factors = {{1.1, 2.2, -3.3, 0.4}}, int64[1] first = {{0}}> {{ {nodes.format(T=kind)} }}"
+    )
+    model = onnx.parser.parse_model(text)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+@pytest.mark.parametrize("condition", [True, False])
+@pytest.mark.parametrize("nodes", [BRANCHES, LOOP], ids=["If", "Loop"])
+def test_branches_and_loops_are_emulated_too(nodes: str, condition: bool) -> None:
+    """What they capture from the outer graph, their constants and what a loop carries are float32 with them."""
+    given = {"x": np.array([0.123, 0.5, 0.7, -0.9], np.float32), "c": np.array(condition)}
+    model = branching(nodes, "float")
+    (exact,) = runner(model)(given)
+    (found,) = runner(convert(model, "fp16"))(given)
+    assert 0 < np.linalg.norm(found - exact) / np.linalg.norm(exact) < 2e-3
+    narrow = {"x": given["x"].astype(np.float16), "c": given["c"]}
+    (reference,) = ReferenceEvaluator(branching(nodes, "float16")).run(None, narrow)
+    (found,) = runner(branching(nodes, "float16"))(narrow)
+    assert found.dtype == np.float16
+    assert np.allclose(found, reference, rtol=2e-3)
+    wide = {"x": given["x"].astype(ml_dtypes.bfloat16), "c": given["c"]}
+    (found,) = runner(branching(nodes, "bfloat16"))(wide)  # ONNX Runtime has no kernels for it
+    assert np.linalg.norm(found - exact) / np.linalg.norm(exact) < 2e-2
 
 
 def test_what_cannot_be_run_is_said(model: onnx.ModelProto) -> None:
