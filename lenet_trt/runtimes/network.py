@@ -122,9 +122,13 @@ class Network:
         self.implementation.close()
 
     def _libraries(self, batch: Sequence[Any]) -> list[Library] | None:
-        if len(batch) != len(self.inputs):
+        by_name = any(isinstance(given, dict) for given in batch)
+        if by_name or len(batch) != len(self.inputs):
             names = ", ".join(port.name for port in self.inputs)
-            raise LenetTrtError(f"the network takes {len(self.inputs)} inputs ({names}), not {len(batch)}")
+            raise LenetTrtError(
+                f"the network takes {len(self.inputs)} inputs ({names}), not {'a dict' if by_name else len(batch)}: "
+                f"pass them in this order, as network({names})"
+            )
         found = [library for library in map(library_of, batch) if library is not None]
         if found and len(found) < len(batch):
             raise LenetTrtError("some inputs are on the GPU and some on the host: copy them to one side first")
@@ -141,7 +145,7 @@ class Network:
     def _host_arrays(self, batch: Sequence[Any]) -> list[NDArray[Any]]:
         arrays = []
         for port, given in zip(self.inputs, batch, strict=True):
-            array = np.ascontiguousarray(given)
+            array = np.asarray(given, order="C")  # ascontiguousarray would give a scalar an axis
             port.check(array.shape, array.dtype.name)
             arrays.append(array)
         return arrays
