@@ -71,10 +71,12 @@ def _type_problems(kernel: Kernel) -> Iterator[str]:
     for types in kernel.types:
         if set(types.variables) != set(kernel.types[0].variables):
             yield f"types {types.name} and {kernel.types[0].name} name different variables"
+        for variable, dtype in types.variables.items():
+            if dtype not in storable:
+                yield f"types {types.name}: {variable} is {dtype!r}, which is none of {', '.join(storable)}"
         for tensor in (*kernel.inputs, *kernel.outputs):
-            if types.resolve(tensor.dtype) not in storable:
-                known = ", ".join(storable)
-                yield f"{tensor.name} has dtype {tensor.dtype}, which is none of {known}"
+            if tensor.dtype not in types.variables and tensor.dtype not in storable:
+                yield f"{tensor.name} has dtype {tensor.dtype}, which is none of {', '.join(storable)}"
         if not any(v.supports(OLDEST_SM, types) and v.takes_any_size for v in kernel.variants):
             yield (
                 f"types {types.name} has no variant that runs any size on sm_{OLDEST_SM} and up "
