@@ -66,6 +66,17 @@ __host__ __device__ constexpr int divisor_of(int extent) { return extent % 4 == 
 
 constexpr unsigned kAllLanes = 0xffffffffu;  // of a warp, as the mask of instructions that all of them execute together
 
+// The largest of what all lanes have.
+__device__ __forceinline__ unsigned warp_max(unsigned value) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(kAllLanes, value);
+#else
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) value = max(value, __shfl_xor_sync(kAllLanes, value, offset));
+  return value;
+#endif
+}
+
 // ---- storage type <-> float ------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ float to_float(float value) { return value; }

@@ -106,16 +106,6 @@ struct MagnitudeRange {
   unsigned largest, smallest_less_one;
 };
 
-__device__ __forceinline__ unsigned warp_max(unsigned value) {
-#if __CUDA_ARCH__ >= 800
-  return __reduce_max_sync(kAllLanes, value);
-#else
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) value = max(value, __shfl_xor_sync(kAllLanes, value, offset));
-  return value;
-#endif
-}
-
 // Range of `count` floats, over the block; `partial` is one slot a warp. Ends with every thread past a barrier.
 template <int kWarps>
 __device__ __forceinline__ MagnitudeRange block_range(const float* values, int count, MagnitudeRange* partial) {

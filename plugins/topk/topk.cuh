@@ -32,16 +32,6 @@ __device__ __forceinline__ T value_of(Key key) {
 
 __device__ __forceinline__ int index_of(Key key) { return static_cast<int>(~static_cast<unsigned>(key)); }
 
-__device__ __forceinline__ unsigned warp_max(unsigned value) {
-#if __CUDA_ARCH__ >= 800
-  return __reduce_max_sync(kAllLanes, value);
-#else
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) value = max(value, __shfl_xor_sync(kAllLanes, value, offset));
-  return value;
-#endif
-}
-
 __device__ __forceinline__ unsigned warp_sum(unsigned value) {
 #if __CUDA_ARCH__ >= 800
   return __reduce_add_sync(kAllLanes, value);

@@ -203,6 +203,7 @@ inline unsigned __reduce_max_sync(unsigned, unsigned mine) {
   for (unsigned other : everyone(mine)) mine = max(mine, other);
   return mine;
 }
+inline unsigned warp_max(unsigned mine) { return __reduce_max_sync(kAllLanes, mine); }
 inline unsigned __reduce_add_sync(unsigned, unsigned mine) {
   unsigned sum = 0;
   for (unsigned other : everyone(mine)) sum += other;
