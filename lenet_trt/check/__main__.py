@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
 from lenet_trt.check.gpu_checks import CHECKS, run_check
 from lenet_trt.child import child_environment
-from lenet_trt.cuda.compile import architectures, compile_ahead, compile_variant, sm_of, target_for
+from lenet_trt.cuda.compile import architectures, compile_ahead, compile_each, compile_variant, sm_of, target_for
 from lenet_trt.cuda.driver import context_lost, current_context
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.bind import Bound, Specialized
@@ -72,11 +70,13 @@ def check_kernel(
     case_filter: str = "",
     targets: Sequence[str] = (),
     quick: bool = False,
+    progress: bool = False,
 ) -> Iterable[Outcome]:
     """Run the checks one after the other and yield each outcome.
 
     ``only`` names checks (empty: all), ``case_filter`` is a part of a case's name, ``quick`` leaves
     out the large examples. Checks on a GPU are skipped, with the reason, where there is none.
+    ``progress``: see ``compile_each``.
     """
     wanted = only or (*ALWAYS, *CHECKS)
     if "examples" in wanted:
@@ -84,7 +84,7 @@ def check_kernel(
     if "patterns" in wanted:
         yield _check_patterns(kernel)
     if "compile" in wanted:
-        yield _check_compile(kernel, targets or all_targets())
+        yield _check_compile(kernel, targets or all_targets(), progress)
     if "serialize" in wanted:
         yield _check_serialize(kernel)
     gpu_checks = [name for name in CHECKS if name in wanted]
@@ -100,6 +100,7 @@ def check_kernel(
     compile_ahead(
         ((case.bound.specialized, part, target_for(sm)) for case in chosen for part in case.variant.parts),
         line_info=True,
+        progress=progress,
     )
     lost = ""
     for name in gpu_checks:
@@ -173,7 +174,7 @@ def command(arguments: argparse.Namespace) -> int:
         found = (
             sanitize(kernel, tools, arguments.case)
             if tools
-            else check_kernel(kernel, only, arguments.case, targets, arguments.quick)
+            else check_kernel(kernel, only, arguments.case, targets, arguments.quick, sys.stderr.isatty())
         )
         for outcome in found:
             outcomes.append(outcome)
@@ -232,7 +233,7 @@ def _check_patterns(kernel: Kernel) -> Outcome:
     return Outcome(kernel.name, "patterns", "failed" if failures else "passed", detail, failures)
 
 
-def _check_compile(kernel: Kernel, targets: Sequence[str]) -> Outcome:
+def _check_compile(kernel: Kernel, targets: Sequence[str], progress: bool) -> Outcome:
     fitting = dict.fromkeys((case.bound.specialized, case.variant) for case in cases(kernel))
     builds = [
         Build(specialized, part, target, maps)
@@ -250,7 +251,8 @@ def _check_compile(kernel: Kernel, targets: Sequence[str]) -> Outcome:
             return str(error)
         return None
 
-    return _collect(kernel, "compile", builds, compile_one, f"modules for {', '.join(targets)}", threads=os.cpu_count())
+    compiled = [done.result() for done in compile_each(compile_one, builds, progress=progress)]
+    return _outcome(kernel, "compile", builds, compiled, f"modules for {', '.join(targets)}")
 
 
 def _check_serialize(kernel: Kernel) -> Outcome:
@@ -287,18 +289,18 @@ def _specializations(kernel: Kernel) -> list[Specialized]:
 
 
 def _collect(
-    kernel: Kernel,
-    check: str,
-    subjects: Sequence[object],
-    run: Callable[..., str | None],
-    what: str,
-    threads: int | None = 1,
+    kernel: Kernel, check: str, subjects: Sequence[object], run: Callable[..., str | None], what: str
 ) -> Outcome:
+    return _outcome(kernel, check, subjects, [run(subject) for subject in subjects], what)
+
+
+def _outcome(
+    kernel: Kernel, check: str, subjects: Sequence[object], problems: Sequence[str | None], what: str
+) -> Outcome:
+    """Return the outcome of a check that found a problem, or None, for each of the subjects."""
     if not subjects:
         return Outcome(kernel.name, check, "skipped", f"0 {what}")
-    with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(run, subjects))
-    failures = tuple((str(s), problem) for s, problem in zip(subjects, found, strict=True) if problem)
+    failures = tuple((str(s), problem) for s, problem in zip(subjects, problems, strict=True) if problem)
     status = "failed" if failures else "passed"
     return Outcome(kernel.name, check, status, f"{len(subjects) - len(failures)} of {len(subjects)} {what}", failures)
 

@@ -13,12 +13,12 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lenet_trt.cuda.nvrtc import INSTALL, Compiler, ask_nvrtc, bindings, check, chosen_file, compiler, loaded_compiler
 from lenet_trt.cuda.waits import waits_before_memory
@@ -30,6 +30,8 @@ from lenet_trt.kernel.dims import Constant
 from lenet_trt.kernel.registry import plugins_dir
 from lenet_trt.kernel.variants import Variant
 
+Wanted = TypeVar("Wanted")
+Made = TypeVar("Made")
 _KEPT_AS = "3"  # the format of a kept module: a byte that says whether it waits, and the image
 
 
@@ -78,19 +80,30 @@ def compile_ahead(
 ) -> None:
     """Compile variants for targets on all cores, into the cache; an error comes again where the variant is asked for.
 
+    ``progress``: see ``compile_each``.
+    """
+    compile_each(lambda each: compile_variant(*each, line_info=line_info), dict.fromkeys(wanted), progress=progress)
+
+
+def compile_each(
+    compile_one: Callable[[Wanted], Made], wanted: Iterable[Wanted], *, progress: bool = False
+) -> list[Future[Made]]:
+    """Call ``compile_one`` for each of ``wanted``, on all cores; return what each call returned or raised, in order.
+
     Ctrl-C waits only for what is being compiled. ``progress``: show on standard error how many are compiled.
     """
     from tqdm import tqdm
 
     pool = ThreadPoolExecutor(os.cpu_count())
     try:
-        started = [pool.submit(compile_variant, *each, line_info=line_info) for each in dict.fromkeys(wanted)]
+        started = [pool.submit(compile_one, each) for each in wanted]
         shown = tqdm(None, "Compiling kernels", len(started), disable=not progress, leave=False, file=sys.stderr)
         for _ in as_completed(started):
             shown.update()
         shown.close()
     finally:
         pool.shutdown(cancel_futures=True)
+    return started
 
 
 def sm_of(target: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -119,6 +120,17 @@ def test_json_has_every_outcome(capsys: pytest.CaptureFixture[str]) -> None:
         ("maxpool2", "examples", "passed"),
         ("maxpool2", "compile", "passed"),
     ]
+
+
+@pytest.mark.parametrize("progress", [False, True])
+def test_progress_of_compiling_is_told_on_standard_error_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], progress: bool
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: progress)
+    assert main(["check", "maxpool2", "--only", "compile", "--targets", "sm_90"]) == 0
+    said = capsys.readouterr()
+    assert ("Compiling kernels" in said.err) == progress
+    assert "Compiling kernels" not in said.out
 
 
 @pytest.mark.parametrize(
