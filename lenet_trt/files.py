@@ -44,8 +44,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     path = Path(path)
     temporary: Path | None = None
-    if path.is_dir():
-        raise LenetTrtError(f"cannot write {path}: it is a folder; name a file in it")
+    _refuse_folder(path)
     through = is_special(path)
     try:
         target = path if through else Path(os.path.realpath(path))
@@ -71,12 +70,31 @@ def atomic_path(path: Path) -> Iterator[Path]:
         ours = temporary is None or error.filename in (None, str(temporary), str(path))
         if not ours:  # about a file that the caller reads
             raise
-        raise LenetTrtError(
-            f"cannot write {path}: {_told(error)}; what was there before is unchanged. {_advice(error)}"
-        ) from error
+        raise _cannot_write(path, error) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def check_can_write(path: Path) -> None:
+    """Refuse a path that ``atomic_path`` could not write, before the work for its content; nothing is left behind.
+
+    Raises:
+        LenetTrtError: it is a folder, or its folder cannot be written or made.
+    """
+    import tempfile  # see atomic_path
+
+    _refuse_folder(path)
+    if is_special(path):
+        return
+    folder = Path(os.path.realpath(path)).parent
+    while not os.path.lexists(folder):
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _cannot_write(path, error) from error
 
 
 def is_special(path: Path) -> bool:
@@ -153,6 +171,15 @@ def _locked(lock: Path) -> int:
         if ours:
             return handle
         os.close(handle)
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise LenetTrtError(f"cannot write {path}: it is a folder; name a file in it")
+
+
+def _cannot_write(path: Path, error: OSError) -> LenetTrtError:
+    return LenetTrtError(f"cannot write {path}: {_told(error)}; what was there before is unchanged. {_advice(error)}")
 
 
 def _told(error: OSError) -> str:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.files import is_special
+from lenet_trt.files import check_can_write, is_special
 
 # Whether the file at a path was made by the command that is about to write there.
 Mark: TypeAlias = Callable[[Path], bool]
@@ -35,14 +35,16 @@ def add_overwrite(parser: argparse.ArgumentParser) -> None:
 
 
 def guard(outputs: Mapping[Path, Mark], inputs: Iterable[Path | None], overwrite: bool) -> None:
-    """Refuse to write over an input, or over a file that the same command did not make.
+    """Refuse to write over an input or a file that the same command did not make, and where nothing can be written.
 
     An empty file may be replaced, and a device or a FIFO is written through, so neither needs a mark.
 
     Raises:
         UsageError: an output is an input.
-        LenetTrtError: an output is there, and is something else.
+        LenetTrtError: an output is there, and is something else; or it cannot be written.
     """
+    for output in outputs:
+        check_can_write(output)
     if overwrite:
         return
     given = [path for path in inputs if path is not None]

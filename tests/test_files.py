@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.files import atomic_path, cache_dir, exclusive, sha256_bytes, sha256_file, write_atomic
+from lenet_trt.files import atomic_path, cache_dir, check_can_write, exclusive, sha256_bytes, sha256_file, write_atomic
 
 
 def test_the_content_and_the_usual_mode_arrive(tmp_path: Path) -> None:
@@ -110,10 +110,27 @@ def test_a_lock_that_its_holder_removed_is_not_taken(tmp_path: Path) -> None:
 )
 def test_a_path_that_cannot_be_a_file_is_told_in_words(tmp_path: Path, name: str, told: str) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(LenetTrtError, match=told) as error:
-        write_atomic(tmp_path / name, b"content")
-    assert "Free some space" not in str(error.value)
+    for write in (lambda path: write_atomic(path, b"content"), check_can_write):
+        with pytest.raises(LenetTrtError, match=told) as error:
+            write(tmp_path / name)
+        assert "Free some space" not in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_can_be_written_leaves_nothing_when_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("new/below")
+    os.mkfifo(tmp_path / "fifo")  # opening it would wait for ever
+    before = set(os.listdir(tmp_path))
+    for name in ("file", "link", "fifo", "far/below/it"):
+        check_can_write(tmp_path / name)
+    assert set(os.listdir(tmp_path)) == before
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_a_folder_that_takes_no_files_is_told_before_the_work() -> None:
+    with pytest.raises(LenetTrtError, match=r"cannot write /proc/far/below: .* Choose another place with -o"):
+        check_can_write(Path("/proc/far/below"))
 
 
 @pytest.fixture

@@ -117,6 +117,32 @@ def test_a_suite_does_not_replace_other_files(here: Path, capsys: pytest.Capture
     assert "kernels.csv is there already" in capsys.readouterr().err
 
 
+# verb -> its command line without -o, an output below a file, and the work that would be in vain.
+IN_VAIN = {
+    "profile": (["profile", "lenet5.onnx"], "notes/t.json", "lenet_trt.profile.__main__.profile_model"),
+    "verify": (["verify"], "notes/out", "lenet_trt.verify.stage.verify"),
+    "library": (["library"], "notes/lib.so", "lenet_trt.library.__main__.compile_library"),
+    "fuse": (["fuse", "lenet5.onnx"], "notes/out.onnx", "lenet_trt.fuse.__main__.fuse"),
+    "optimize": (["optimize", "lenet5.onnx"], "notes/out", "lenet_trt.optimize.result.optimize"),
+    "train": (["train"], "notes/w.safetensors", "lenet_trt.train.__main__._log_on_stderr"),
+}
+
+
+@pytest.mark.parametrize("name", IN_VAIN)
+@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+def test_an_output_that_cannot_be_written_is_told_before_the_work(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, overwrite: list[str]
+) -> None:
+    words, output, work = IN_VAIN[name]
+    begun: list[str] = []
+    monkeypatch.setattr(work, lambda *arguments, **options: begun.append(name))
+    before = set(os.listdir(here))
+    assert main([*words, "-o", output, *overwrite]) == 1
+    assert "a part of the path is a file, where a folder is wanted" in capsys.readouterr().err
+    assert not begun
+    assert set(os.listdir(here)) == before
+
+
 @pytest.mark.parametrize(
     "verb",
     ["train", "export", "fuse", "build", "profile", "report", "roofline", "inspect", "optimize", "bench", "library"],

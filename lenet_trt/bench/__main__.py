@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import subprocess
 import sys
@@ -165,8 +164,6 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"-o {folder}: wanted a folder, but it cannot be made: {error.strerror or error}") from error
-    if not os.access(folder, os.W_OK):
-        raise UsageError(f"-o {folder}: that folder cannot be written")
 
 
 def _guard(arguments: argparse.Namespace, names: Sequence[str]) -> None:

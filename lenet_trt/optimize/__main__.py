@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lenet_trt.build.request import MAX_DROP_POINTS
 from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.files import check_can_write
 from lenet_trt.options import GIVE_SIZES, add_batches, add_sizes, batches_of, number, sizes_from_text
 from lenet_trt.overwrite import add_overwrite, has_keys
 from lenet_trt.profile.request import RECORDERS
@@ -132,11 +133,12 @@ def _guard(folder: Path, overwrite: bool) -> None:
     """Refuse a folder with other files in it: tried models are deleted there, and records are replaced.
 
     Raises:
-        LenetTrtError: the folder is not empty, and no earlier run wrote in it.
+        LenetTrtError: the folder is not empty, and no earlier run wrote in it; or it cannot be written.
     """
     from lenet_trt.optimize import written
     from lenet_trt.optimize.bench import TIMELINES, TRIED
 
+    check_can_write(folder / written.RECORD)
     if overwrite or not folder.is_dir() or {path.name for path in folder.iterdir()} <= {TRIED, TIMELINES}:
         return
     if has_keys("schema", "key", "steps")(folder / written.STATE):
