@@ -14,7 +14,7 @@ from lenet_trt.export.cases import ACTIVATIONS, MATMUL_DIMS, ConvCase, MatMulCas
 from lenet_trt.export.lenet5 import lenet5_onnx
 from lenet_trt.export.onnx_file import made_by_export
 from lenet_trt.export.weights import WEIGHTS
-from lenet_trt.files import sha256_file
+from lenet_trt.files import report_stream
 from lenet_trt.options import whole
 from lenet_trt.overwrite import add_overwrite, guard
 from lenet_trt.schema import json_text
@@ -73,13 +73,14 @@ def command(args: argparse.Namespace) -> int:
     if path.is_dir():
         raise UsageError(f"-o is {path}, a folder; wanted a file name in it")
     guard({path: made_by_export}, [getattr(args, "weights", None)], args.overwrite)
+    told = report_stream(path)
     about: dict[str, Any] = args.write(args, path)
     if args.json:
-        print(json_text({"written": [str(path)], "model": args.model, **about}))
+        print(json_text({"written": [str(path)], "model": args.model, **about}), file=told)
         return 0
     if "reason" in about:
-        print(f"{args.model}: {about['source']} ({about['reason']})")
-    print(path)
+        print(f"{args.model}: {about['source']} ({about['reason']})", file=told)
+    print(path, file=told)
     return 0
 
 
@@ -90,8 +91,7 @@ def _lenet5(args: argparse.Namespace, path: Path) -> dict[str, Any]:
 
 def _matmul(args: argparse.Namespace, path: Path) -> dict[str, Any]:
     case = MatMulCase(dims=args.dims, dynamic=args.dynamic)
-    matmul_onnx(path, case)
-    return {"onnx_sha256": sha256_file(path), "case": asdict(case)}
+    return {"onnx_sha256": matmul_onnx(path, case), "case": asdict(case)}
 
 
 def _conv(args: argparse.Namespace, path: Path) -> dict[str, Any]:
@@ -103,8 +103,7 @@ def _conv(args: argparse.Namespace, path: Path) -> dict[str, Any]:
         pool=args.pool,
         seed=args.seed,
     )
-    conv_onnx(path, case)
-    return {"onnx_sha256": sha256_file(path), "case": asdict(case)}
+    return {"onnx_sha256": conv_onnx(path, case), "case": asdict(case)}
 
 
 def _dims(text: str) -> tuple[int, ...]:

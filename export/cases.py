@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from lenet_trt.errors import UsageError
 from lenet_trt.export.geometry import BATCH, IMAGE_SHAPE
 from lenet_trt.export.onnx_file import IR_VERSION, OPSET, checked_model, model_bytes
-from lenet_trt.files import write_atomic
+from lenet_trt.files import sha256_bytes, write_atomic
 
 MATMUL_DIMS = (600, 200, 8, 1, 64)
 CONV_BATCH = 10_000
@@ -50,20 +50,20 @@ class ConvCase:
         return {**dict(zip("chw", IMAGE_SHAPE, strict=True)), "k": self.filters}
 
 
-def matmul_onnx(path: Path | str, case: MatMulCase | None = None) -> None:
-    """Write the MatMul case to `path`: the inputs are `a` and `b`, the output is `c`, all float32.
+def matmul_onnx(path: Path | str, case: MatMulCase | None = None) -> str:
+    """Write the MatMul case to `path` and return its hash: the inputs are `a` and `b`, the output is `c`, all float32.
 
     Raises: UsageError when the dimensions are not five positive numbers, or make tensors too large.
     """
-    write_atomic(Path(path), model_bytes(matmul_model(case or MatMulCase())))
+    return _written(Path(path), matmul_model(case or MatMulCase()))
 
 
-def conv_onnx(path: Path | str, case: ConvCase | None = None) -> None:
-    """Write the Conv case to `path`: the input is `images`, the output is `features`, both float32.
+def conv_onnx(path: Path | str, case: ConvCase | None = None) -> str:
+    """Write the Conv case to `path` and return its hash: the input is `images`, the output is `features`, both float32.
 
     Raises: UsageError when a number is out of range, or the activation is not known.
     """
-    write_atomic(Path(path), model_bytes(conv_model(case or ConvCase())))
+    return _written(Path(path), conv_model(case or ConvCase()))
 
 
 def matmul_model(case: MatMulCase) -> onnx.ModelProto:
@@ -115,6 +115,13 @@ def conv_weights(case: ConvCase) -> dict[str, NDArray[np.float32]]:
         "conv.bias": (case.filters,),
     }
     return {name: random.uniform(-bound, bound, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def _written(path: Path, model: onnx.ModelProto) -> str:
+    """Write a model; hash what was written, since a FIFO cannot be read again."""
+    data = model_bytes(model)
+    write_atomic(path, data)
+    return sha256_bytes(data)
 
 
 def _check_conv(case: ConvCase) -> None:

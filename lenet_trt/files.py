@@ -7,10 +7,12 @@ import fcntl
 import hashlib
 import os
 import stat
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from lenet_trt.errors import LenetTrtError, LenetTrtWarning
 
@@ -104,6 +106,18 @@ def is_special(path: Path) -> bool:
     except OSError:
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def report_stream(output: Path | None) -> TextIO:
+    """Return where to print what was done: standard error where ``output`` is standard output, which has the content.
+
+    It is asked before the content is written, which may replace the file that standard output goes to.
+    """
+    try:
+        same = output is not None and os.path.samestat(output.stat(), os.fstat(1))
+    except OSError:  # it is not there yet
+        same = False
+    return sys.stderr if same else sys.stdout
 
 
 def _pass_on(source: Path, target: Path) -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
+import onnx
 import pytest
 
 from lenet_trt.cli import VERBS, main, parser_for
@@ -208,6 +209,43 @@ def test_a_device_stays_a_device(here: Path, capsys: pytest.CaptureFixture[str],
     assert set(os.listdir(here)) == before
     if name == "build":
         assert "is a device or a FIFO" in capsys.readouterr().err
+
+
+# verb -> its command line without -o, and how the content alone begins and ends.
+INTO_A_PIPE = {
+    "export lenet5": (["export", "lenet5", "--shipped"], None, None),
+    "export matmul": (["export", "matmul", "--dims", "2,3,4,1,5"], None, None),
+    "export conv": (["export", "conv", "--batch", "2", "--json"], None, None),
+    "fuse": (["fuse", "lenet5.onnx"], None, None),
+    "report": (["report", "t.json", *DATASHEET], b"<!doctype html>", b"</html>"),
+    "inspect": (["inspect", "lenet5.onnx", "--svg"], b"<svg", b"</svg>"),
+    "profile": (["profile", "--from", "t.json"], b"{", b"}"),
+    "profile json": (["profile", "--from", "t.json", "--json"], b"{", b"}"),
+    "tune": (["tune", "maxpool2", "--list"], b"{", b"}"),
+}
+
+
+@pytest.mark.parametrize("name", INTO_A_PIPE)
+def test_what_goes_into_a_pipe_is_the_content_alone(here: Path, name: str) -> None:
+    words, begin, end = INTO_A_PIPE[name]
+    command = [sys.executable, "-m", "lenet_trt.cli", *words, "-o", "/dev/stdout"]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=300)  # a reader of its own pipe never ends
+    assert b"/dev/stdout" in done.stderr
+    if begin is None:
+        onnx.checker.check_model(onnx.load_model_from_string(done.stdout))
+    else:
+        assert done.stdout.lower().startswith(begin)
+        assert done.stdout.rstrip().endswith(end)
+    if begin == b"{":
+        json.loads(done.stdout)
+
+
+def test_what_goes_into_a_redirected_file_is_the_content_alone(here: Path) -> None:
+    with open("out.svg", "w") as out:
+        command = [sys.executable, "-m", "lenet_trt.inspect", "lenet5.onnx", "--svg", "-o", "/dev/stdout"]
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, check=True)
+    assert b"graph  /dev/stdout" in done.stderr
+    assert Path("out.svg").read_bytes().rstrip().endswith(b"</svg>")
 
 
 def test_a_device_has_no_place_for_a_second_file_beside_it(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.files import is_special, write_atomic
+from lenet_trt.files import is_special, report_stream, write_atomic
 from lenet_trt.fuse.stage import CHOICES_HELP, fuse
 from lenet_trt.onnx_model.plugin_nodes import Refusal, made_by_fuse, plugin_nodes, record
 from lenet_trt.options import add_sizes, sizes_from_text
@@ -129,6 +129,7 @@ def command(arguments: argparse.Namespace) -> int:
             "kernels with --plugins, or leave --embed out"
         )
     embedded = _embedded(fused.model, arguments.sm, arguments.nvrtc, arguments.tuned) if arguments.embed else None
+    told = report_stream(output)
     write_atomic(output, fused.model.SerializeToString())
     tuned = {} if embedded is None else _tuned(embedded)
     if embedded is not None:
@@ -140,17 +141,16 @@ def command(arguments: argparse.Namespace) -> int:
             "replacements": [asdict(entry) for entry in fused.replacements],
             "refusals": [asdict(entry) for entry in fused.refusals],
         }
-        print(json_text(answer))
+        print(json_text(answer), file=told)
         return 0
-    for done in fused.replacements:
-        print(f"{done.node} ({done.types}) replaces {', '.join(done.replaced)}")
+    lines = [f"{done.node} ({done.types}) replaces {', '.join(done.replaced)}" for done in fused.replacements]
     if not fused.replacements:
-        print(f"no plugin node was added ({len(plugin_nodes(model))} were there before)")
-    print(output)
-    for node, names in tuned.items():
-        print(f"{node} has choices that were tuned on {', '.join(names)}")
+        lines.append(f"no plugin node was added ({len(plugin_nodes(model))} were there before)")
+    lines.append(str(output))
+    lines += [f"{node} has choices that were tuned on {', '.join(names)}" for node, names in tuned.items()]
     if embedded is not None:
-        print(copy)
+        lines.append(str(copy))
+    print("\n".join(lines), file=told)
     return 0
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from onnx import ModelProto, TensorProto
 
 from lenet_trt.errors import UsageError
-from lenet_trt.files import sha256_file, write_atomic
+from lenet_trt.files import report_stream, sha256_file, write_atomic
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.plugin_nodes import holds_kernel, recorded
 from lenet_trt.onnx_model.precision import kinds_of
@@ -122,8 +122,9 @@ def _draw(path: Path, traced: Path | None, output: Path | None, overwrite: bool)
     model = load_model(path)
     target = output or path.with_suffix(".svg")
     guard({target: says(MARK)}, [*model_files(path), traced], overwrite)
+    told = report_stream(target)
     write_atomic(target, graph_svg(model, load_timeline(traced) if traced else None, path.name).encode("utf-8"))
-    print(f"graph  {target}")
+    print(f"graph  {target}", file=told)
     return 0
 
 

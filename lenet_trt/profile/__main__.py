@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.errors import UsageError
-from lenet_trt.files import is_special
+from lenet_trt.files import is_special, report_stream
 from lenet_trt.onnx_model.profiles import parse_shapes
 from lenet_trt.options import add_sizes, sizes_from_text, whole
 from lenet_trt.overwrite import Mark, add_overwrite, beside, guard, has_keys, json_object
@@ -112,20 +112,19 @@ def command(arguments: argparse.Namespace) -> int:
     timeline = replace(timeline, command=shlex.join(arguments.command_line))
     if arguments.model is not None:
         timeline = of_model(timeline, arguments.model, output.parent)
+    told = report_stream(output)
     save(timeline, output)
     kept = report if report.is_file() and report.stat().st_mtime_ns != before else None
     if arguments.trtexec or arguments.trtexec_path:
         kept = _exports(output)
     if arguments.json:
-        print(json_text(_facts(timeline, output, kept) | tables.tables_json(tables.tables(timeline))))
+        facts = _facts(timeline, output, kept) | tables.tables_json(tables.tables(timeline))
+        print(json_text(facts), file=told)
         return 0
-    print(_headline(timeline))
-    print()
-    print(tables.tables_text(tables.tables(timeline), _SHOWN_ROWS))
-    for note in timeline.notes:
-        print(f"note: {note}")
-    for path in filter(None, (output, kept)):
-        print(path)
+    lines = [_headline(timeline), "", tables.tables_text(tables.tables(timeline), _SHOWN_ROWS)]
+    lines += [f"note: {note}" for note in timeline.notes]
+    lines += [str(path) for path in (output, kept) if path is not None]
+    print("\n".join(lines), file=told)
     return 0
 
 

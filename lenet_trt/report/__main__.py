@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lenet_trt.errors import UsageError
-from lenet_trt.files import write_atomic
+from lenet_trt.files import report_stream, write_atomic
 from lenet_trt.options import add_sizes, sizes_from_text
 from lenet_trt.overwrite import add_overwrite, guard, has_keys, says
 from lenet_trt.report.content import Content, report_headline
@@ -76,17 +76,16 @@ def command(arguments: argparse.Namespace) -> int:
         commands=[shlex.join(arguments.command_line)] if hasattr(arguments, "command_line") else [],
         missing={"roofline": problem} if problem else {},
     )
+    told = report_stream(output)
     if output is not None:
         write_atomic(output, _rendered(content, output.suffix))
     if arguments.json:
-        print(json_text(content.as_dict()))
+        print(json_text(content.as_dict()), file=told)
     elif arguments.markdown:
-        print(document(content), end="")
+        print(document(content), end="", file=told)
     else:
-        print(report_headline(content))
-        if content.missing:
-            print("\n".join(f"not known: {why}" for why in content.missing.values()))
-        print(f"report  {output}")
+        missing = [f"not known: {why}" for why in content.missing.values()]
+        print("\n".join([report_headline(content), *missing, f"report  {output}"]), file=told)
     return 0
 
 

@@ -20,6 +20,7 @@ from lenet_trt.cuda.tuning_record import (
     write_tuning_record,
 )
 from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.files import report_stream
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.registry import kernel as kernel_named
@@ -98,14 +99,15 @@ def command(arguments: argparse.Namespace) -> int:
         if not chosen:
             raise UsageError(f"{arguments.model} has the kernels {', '.join(calls)}, and none of those that are named")
     record = _kept(typed, chosen) if arguments.list else _tuned(typed, chosen, arguments.seconds or None, calls)
+    told = report_stream(arguments.output)
     if arguments.output is not None:
         write_tuning_record(arguments.output, record)
     if arguments.json:
-        print(tuning_record_text(record), end="")
+        print(tuning_record_text(record), end="", file=told)
     else:
-        _print(record)
+        print(_text(record), file=told)
         if arguments.output is not None:
-            print(arguments.output)
+            print(arguments.output, file=told)
     return int(bool(record.problems))
 
 
@@ -153,14 +155,13 @@ def _forget(chosen: Sequence[Kernel] | None) -> int:
     return 0
 
 
-def _print(record: TuneRecord) -> None:
+def _text(record: TuneRecord) -> str:
     if not record.tunings:
-        print("nothing is kept: the declared choices hold")
-        return
+        return "nothing is kept: the declared choices hold"
     of: dict[str, list[Tuning]] = {}
     for tuning in record.tunings:
         of.setdefault(f"{tuning.machine}, lenet-trt {tuning.lenet_trt}", []).append(tuning)
-    print("\n\n".join("\n".join([f"{machine}:", "", *_tables(tunings)]) for machine, tunings in of.items()))
+    return "\n\n".join("\n".join([f"{machine}:", "", *_tables(tunings)]) for machine, tunings in of.items())
 
 
 def _tables(tunings: Sequence[Tuning]) -> list[str]:
