@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -11,6 +12,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
+from tqdm import tqdm
 
 from lenet_trt.build.difference import Outputs, infinite_in, loses_numbers, outputs_difference
 from lenet_trt.build.labelled import LabelledImages, judge, right_answers
@@ -68,16 +70,23 @@ class Evaluation:
 
 
 def evaluate(
-    model: ModelProto, before: ModelProto, shapes: Mapping[str, Shape], images: LabelledImages | None = None
+    model: ModelProto,
+    before: ModelProto,
+    shapes: Mapping[str, Shape],
+    images: LabelledImages | None = None,
+    *,
+    progress: bool = False,
 ) -> Evaluation:
     """Compare ``model`` with ``before``, the model from which it was converted or fused.
 
     ``images`` are what both are judged by. Without them a classifier of MNIST's digits is judged by its test set, and
-    others by random inputs of ``shapes``.
+    others by random inputs of ``shapes``. ``progress``: say on standard error that this is being done.
 
     Raises:
         LenetTrtError: the images cannot be read, or are not for this model.
     """
+    if progress and (images is not None or model is not before or is_digit_classifier(before)):
+        tqdm.write("comparing with ONNX Runtime on the CPU", file=sys.stderr)
     if images is not None:
         found = judge(model, before, images)
         return Evaluation.of(**asdict(found), data=str(images), data_sha256=images.sha256())

@@ -127,9 +127,8 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
         flavor.check_gpu()
         kernels = list(plugin_nodes(model).values())
         library = library_for_build(request.library) if kernels and route.needs_library else None
-        evaluation = evaluate(
-            model, original, {name: profile.opt for name, profile in profiles.items()}, request.images
-        )
+        opt = {name: profile.opt for name, profile in profiles.items()}
+        evaluation = evaluate(model, original, opt, request.images, progress=progress)
         _gate(evaluation, request)
         serialized = model.SerializeToString()
         plan = engine_from_onnx(

@@ -75,7 +75,7 @@ def quantize(request: QuantizeRequest, *, progress: bool = False, command: Seque
             return Quantized(path, old, reused=True)
         judge = Judge(model, data, _batch(model, data))
         result, found = _quantized(model, data, judge, request, progress)
-        evaluation = _evaluated(result, original, judge, request)
+        evaluation = _evaluated(result, original, judge, request, progress)
         _gate(evaluation, request)
         content = result.SerializeToString(deterministic=True)
         record = QuantizedRecord(
@@ -109,11 +109,13 @@ def _quantized(
     return result, found
 
 
-def _evaluated(result: ModelProto, original: ModelProto, judge: Judge, request: QuantizeRequest) -> Evaluation:
+def _evaluated(
+    result: ModelProto, original: ModelProto, judge: Judge, request: QuantizeRequest, progress: bool
+) -> Evaluation:
     """Judge by labelled images, or by the calibration data where there are none: random inputs are out of range."""
     method = f"ONNX Runtime {onnx_runtime().__version__} on the CPU"
     if request.images is not None or is_digit_classifier(original):
-        evaluation = evaluate(result, original, {}, request.images)
+        evaluation = evaluate(result, original, {}, request.images, progress=progress)
         if evaluation.correct is not None:
             return replace(evaluation, method=method)
     # The judge has no NaN and no infinity of the float model.

@@ -131,6 +131,18 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, lenet5: Path) 
         build(BuildRequest(onnx=lenet5, output=tmp_path / "file" / "m.engine"))
 
 
+def test_a_terminal_is_told_of_the_comparison(request_for_small, capsys: pytest.CaptureFixture[str]) -> None:
+    told = "comparing with ONNX Runtime on the CPU\n"
+    for changes, progress, compared in (
+        ({"precision": "fp16"}, True, True),
+        ({"precision": "fp16", "force": True}, False, False),
+        ({"precision": None, "plugins": "none"}, True, False),  # there is nothing to compare
+    ):
+        built = build(request_for_small(**changes), progress=progress)
+        assert (told in capsys.readouterr().err) == compared
+        assert (built.sidecar.evaluation["difference"] is not None) == (changes["precision"] is not None)
+
+
 def test_interrupting_keeps_the_engine_before(request_for_small, monkeypatch: pytest.MonkeyPatch) -> None:
     built = build(request_for_small())
     before = files(built.engine.parent)
