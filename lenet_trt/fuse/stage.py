@@ -31,6 +31,7 @@ class Fused:
     refusals: tuple[Refusal, ...]
 
 
+_SETS = ("auto", "all", "none")
 # What values of --plugins mean, for the help of every verb that has the option.
 CHOICES_HELP = (
     "auto (those that fit, at sizes for which they claim to be as fast as libraries), all (at every size, and those "
@@ -147,6 +148,10 @@ def chosen_kernels(plugins: str | Sequence[str | Kernel]) -> list[Kernel]:
             chosen[entry.name] = entry
             continue
         for name in filter(None, (part.strip() for part in entry.split(","))):
+            if name in _SETS:
+                raise UsageError(
+                    f"--plugins {entry}: {name} cannot be combined with names: give it alone, or names joined by commas"
+                )
             chosen[name] = registry.kernel(name)
     if not chosen:
         raise UsageError("--plugins names no kernel: give auto, all, none, or names joined by commas")

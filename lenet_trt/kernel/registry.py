@@ -39,8 +39,9 @@ def kernel(name: str) -> Kernel:
     if name not in folders:
         import difflib
 
-        close = difflib.get_close_matches(name, folders, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"${ENVIRONMENT} names the folder of your own;"
+        by_lower_case = {folder.lower(): folder for folder in folders}
+        close = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
+        hint = f"did you mean {by_lower_case[close[0]]}?" if close else f"${ENVIRONMENT} names the folder of your own;"
         raise UsageError(f"there is no kernel {name!r}: {hint} `lenet-trt plugins` lists them")
     return load_kernel(folders[name])
 

@@ -305,6 +305,8 @@ def test_shapes_that_contradict_are_named(tmp_path: Path, lenet5: Path) -> None:
         (["build", "--flavor", "tensorrt"], 1, "TensorRT is not installed: pip install 'lenet-trt[tensorrt]'"),
         (["build", "--timing-cache", "t.cache"], 2, "does not time kernels while it builds"),
         (["build", "--plugins", "dense"], 2, "did you mean dense_int8?"),
+        (["build", "--plugins", "LENET5"], 2, "did you mean lenet5?"),
+        (["build", "--plugins", "auto,lenet5"], 2, "--plugins auto,lenet5: auto cannot be combined with names"),
         (["build", "--plugin-route", "ptx"], 2, "takes plugins by python, library"),
         (["inspect", "none.engine"], 1, "does not exist"),
         (["inspect"], 2, "required"),

@@ -46,7 +46,12 @@ def test_kernels_of_ones_own_are_found(own_plugins: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("maxpol2", r"did you mean maxpool2\?"), ("zzz", r"\$LENET_TRT_PLUGINS names the folder .*;")]
+    ("name", "hint"),
+    [
+        ("maxpol2", r"did you mean maxpool2\?"),
+        ("LENET5", r"did you mean lenet5\?"),
+        ("zzz", r"\$LENET_TRT_PLUGINS names the folder .*;"),
+    ],
 )
 def test_an_unknown_name_gets_one_hint(name: str, hint: str) -> None:
     with pytest.raises(UsageError, match=f"^there is no kernel '{name}': {hint} `lenet-trt plugins` lists them$"):
