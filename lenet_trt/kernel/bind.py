@@ -19,6 +19,7 @@ from lenet_trt.kernel.dims import ARCHITECTURE, MODEL_AXES, AxisValue, Condition
 from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.tensor_maps import SpecializedMap, specialized_map
 from lenet_trt.kernel.types import ELEMENT_TYPES
+from lenet_trt.options import GIVE_SIZES
 
 if TYPE_CHECKING:
     from lenet_trt.kernel.attributes import AttributeValue
@@ -244,9 +245,10 @@ def specialize(
     types = types_of_call(kernel, input_dtypes)
     for name in kernel.static_axes:
         if axes.get(name, UNKNOWN) < 1:
+            known = axes.get(name, UNKNOWN) != UNKNOWN
             raise LenetTrtError(
                 f"{kernel.name} compiles in the size of axis {name}; it must be known and >= 1, "
-                f"and is {axes.get(name, 'unknown')}: give the input a fixed size there"
+                f"and is {axes[name] if known else 'unknown'}: {'give the input a size there' if known else GIVE_SIZES}"
             )
         if axes[name] > MOST_COMPILED_IN:
             raise LenetTrtError(

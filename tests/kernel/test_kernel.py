@@ -15,6 +15,7 @@ from lenet_trt.kernel.bind import types_beginning, types_of_call
 from lenet_trt.kernel.dims import axes, ceil_div, size_of
 from lenet_trt.kernel.examples import cases, kernel_inputs, plain_inputs, relative_error, resized
 from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.options import GIVE_SIZES
 
 n, c, h = axes("n c h")
 HERE = Path(__file__).parent
@@ -118,7 +119,7 @@ def test_a_call_is_solved_from_its_inputs() -> None:
         ([(5, 3)], r"scale_rows takes 2 inputs \(x, s\), not 1"),
         ([(1, 5, 3), (3,)], r"x has shape \[1, 5, 3\]; scale_rows wants \[n, c\]: it has 3 axes instead of 2"),
         ([(5, 3), (4,)], r"s has shape \[4\]; scale_rows wants \[c\]: c is 4 here and 3 in x"),
-        ([(5, -1), (-1,)], "compiles in the size of axis c"),
+        ([(5, -1), (-1,)], f"compiles in the size of axis c; it must be known and >= 1, and is unknown: {GIVE_SIZES}"),
         ([(5, 0), (0,)], "compiles in the size of axis c; it must be known and >= 1, and is 0"),
         ([(5, 2**30 + 1), (2**30 + 1,)], "axis c; it is 1073741825, and can be at most 1073741824"),
         ([(-1, 3), (3,)], "the size of axis n is unknown"),
