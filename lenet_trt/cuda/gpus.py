@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from lenet_trt.cuda.nvrtc import INSTALL
+from lenet_trt.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,14 @@ def sm_text(sm: int) -> str:
 
 
 def sm_number(text: str) -> int | None:
-    """Read a compute capability as people write it: "8.6", "86" or "sm_86"; return None for other text."""
+    """Read a value of ``--sm`` as people write it: "8.6", "86" or "sm_86"; return None for other text.
+
+    Raises:
+        UsageError: there are several in it.
+    """
+    if "," in text:
+        again = " ".join(f"--sm {part.strip()}" for part in text.split(",") if part.strip())
+        raise UsageError(f"--sm {text}: wanted one compute capability; for several repeat it: {again}")
     found = re.fullmatch(r"(?:sm_)?(\d{1,2})\.?(\d)", text)
     return int(found[1] + found[2]) if found else None
 

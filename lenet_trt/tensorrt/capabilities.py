@@ -141,6 +141,11 @@ RELEASES: Mapping[str, Mapping[tuple[int, int], Capabilities]] = {
 }
 
 
+def taken_by_some_release(sm: int) -> bool:
+    """Say whether there is a release of full TensorRT for GPUs of this compute capability."""
+    return any(can.oldest_sm <= sm <= can.newest_sm for can in RELEASES["tensorrt"].values())
+
+
 def capabilities(flavor: str, version: str) -> Capabilities:
     """Return what a version of a flavor can do: like the newest described release that is not newer.
 

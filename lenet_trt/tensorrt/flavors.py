@@ -25,7 +25,7 @@ from types import ModuleType
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus, sm_number, sm_text
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.tensorrt import rtx_wheel
-from lenet_trt.tensorrt.capabilities import Capabilities, capabilities
+from lenet_trt.tensorrt.capabilities import Capabilities, capabilities, taken_by_some_release
 
 PACKAGES = {"rtx": "tensorrt_rtx", "tensorrt": "tensorrt"}
 INSTALL = {"rtx": "pip install tensorrt-rtx", "tensorrt": "pip install 'lenet-trt[tensorrt]'"}
@@ -112,8 +112,11 @@ class Flavor:
     def _checked_target(self, sm: int | None, text: str) -> int:
         if self.can.builds_without_gpu:
             if sm is None or sm not in self.sms():
+                known = f"{self.product} builds for {', '.join(map(sm_text, self.sms()))} and 'current'"
+                if sm is None or not taken_by_some_release(sm):
+                    raise UsageError(f"--sm {text}: {known}")
                 raise UsageError(
-                    f"--sm {text}: {self.product} builds for {', '.join(map(sm_text, self.sms()))} and 'current': "
+                    f"--sm {text}: {known}: "
                     "for other GPUs (data-centre ones such as 9.0) use --flavor tensorrt on a machine that has one"
                 )
             return sm

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx
@@ -18,6 +19,7 @@ from lenet_trt.onnx_model.profiles import Profile
 from lenet_trt.tensorrt import flavors as flavors
 from lenet_trt.tensorrt.engine import engine_from_onnx
 from lenet_trt.tensorrt.flavors import Flavor, select
+from lenet_trt.tensorrt.library.targets import targets_for
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +53,17 @@ def test_targets_are_read_as_people_write_them(rtx: Flavor, text: str, sm: int) 
     assert rtx.targets([text, text]) == (sm,)
 
 
-@pytest.mark.parametrize("text", ["9.0", "8.7", "10.0", "abc", "", "8", "8.6.1", "-1"])
+@pytest.mark.parametrize("text", ["9.0", "8.7", "10.0", "abc", "", "8", "12", "8.6.1", "-1"])
 def test_an_unknown_target_lists_the_known_ones(rtx: Flavor, text: str) -> None:
-    with pytest.raises(UsageError, match=r"7\.5, 8\.0, 8\.6, 8\.9, 12\.0, 12\.1"):
+    with pytest.raises(UsageError, match=r"7\.5, 8\.0, 8\.6, 8\.9, 12\.0, 12\.1") as error:
         rtx.targets([text])
+    assert ("--flavor tensorrt" in str(error.value)) == (text in ("9.0", "8.7", "10.0"))
+
+
+@pytest.mark.parametrize("read", [lambda text: select().targets([text]), lambda text: targets_for([text])])
+def test_several_targets_in_one_value_are_to_be_repeated(read: Callable[[str], object]) -> None:
+    with pytest.raises(UsageError, match=r"--sm 8.6, 9.0: wanted one .* repeat it: --sm 8\.6 --sm 9\.0$"):
+        read("8.6, 9.0")
 
 
 def test_current_needs_a_gpu(rtx: Flavor, monkeypatch: pytest.MonkeyPatch) -> None:
