@@ -78,6 +78,25 @@ def atomic_path(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def check_can_read(path: Path, wanted: str) -> None:
+    """Refuse a path that is no file to read, or to read twice; ``wanted`` says which would be, as in "an ONNX file".
+
+    Raises:
+        LenetTrtError: it does not exist, is a folder, a device or a FIFO, or may not be read; says which.
+    """
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode):
+            with open(path, "rb"):
+                return
+    except FileNotFoundError:
+        raise LenetTrtError(f"{path} does not exist") from None
+    except OSError as error:
+        raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
+    seen = "a folder" if stat.S_ISDIR(mode) else "a device or a FIFO"
+    raise LenetTrtError(f"{path} is {seen}; wanted {wanted}")
+
+
 def check_can_write(path: Path) -> None:
     """Refuse a path that ``atomic_path`` could not write, before the work for its content; nothing is left behind.
 

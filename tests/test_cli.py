@@ -156,3 +156,30 @@ def test_inspect_reads_an_onnx_file(lenet5: Path, capsys: pytest.CaptureFixture[
     assert found["parameters"] == 44426
     assert found["operators"]["Gemm"] == 3
     assert found["tensors"]["logits"]["shape"] == ["n", 10]
+
+
+@pytest.mark.parametrize("name", ["folder", "fifo", "folder.onnx", "fifo.onnx"])
+def test_every_verb_says_alike_what_is_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if name.startswith("folder"):
+        Path(name).mkdir()
+    else:
+        os.mkfifo(name)  # opening it would wait for ever
+    seen = "a folder" if name.startswith("folder") else "a device or a FIFO"
+    for words in (
+        ["build", name],
+        ["fuse", name],
+        ["quantize", name, "--int8", "--data", "."],
+        ["optimize", name],
+        ["roofline", name],
+        ["inspect", name],
+        ["run", name],
+        ["profile", name],
+        ["deploy", "triton", name, "-o", "served"],
+    ):
+        if words[0] == "deploy" and name.endswith(".onnx"):
+            words.append("--backend=python")
+        assert main(words) == 1, words
+        assert f"error: {name} is {seen}; wanted an ONNX file" in capsys.readouterr().err, words

@@ -14,7 +14,16 @@ from pathlib import Path
 import pytest
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.files import atomic_path, cache_dir, check_can_write, exclusive, sha256_bytes, sha256_file, write_atomic
+from lenet_trt.files import (
+    atomic_path,
+    cache_dir,
+    check_can_read,
+    check_can_write,
+    exclusive,
+    sha256_bytes,
+    sha256_file,
+    write_atomic,
+)
 
 
 def test_the_content_and_the_usual_mode_arrive(tmp_path: Path) -> None:
@@ -115,6 +124,22 @@ def test_a_path_that_cannot_be_a_file_is_told_in_words(tmp_path: Path, name: str
             write(tmp_path / name)
         assert "Free some space" not in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_is_no_file_to_read_is_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "fifo")  # opening it would wait for ever
+    check_can_read(tmp_path / "file", "a model")
+    for name, told in (
+        ("none", "does not exist"),
+        ("", "is a folder; wanted a model"),
+        ("fifo", "is a device or a FIFO; wanted a model"),
+        ("loop", f"cannot be read: {os.strerror(errno.ELOOP)}"),
+        ("file/below", f"cannot be read: {os.strerror(errno.ENOTDIR)}"),
+    ):
+        with pytest.raises(LenetTrtError, match=f"^{tmp_path / name} {told}$"):
+            check_can_read(tmp_path / name, "a model")
 
 
 def test_what_can_be_written_leaves_nothing_when_it_is_asked_for(tmp_path: Path) -> None:

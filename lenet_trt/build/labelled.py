@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 from lenet_trt.build.difference import loses_numbers
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.files import sha256_file
+from lenet_trt.files import check_can_read, sha256_file
 from lenet_trt.images.batches import STANDARD_INPUT, UNKNOWN, batches
 from lenet_trt.images.classify import output_for
 from lenet_trt.images.files import PICTURE_SUFFIXES
@@ -41,12 +41,11 @@ class LabelledImages:
         """Hash the content of all files, and what is done to the pixels.
 
         Raises:
-            LenetTrtError: a file is not there.
+            LenetTrtError: a file cannot be read.
         """
         digest = hashlib.sha256(f"{self.options!r}\n".encode())
         for path in self._files():
-            if not path.is_file():
-                raise LenetTrtError(f"{path} does not exist, or is not a file; wanted labelled images")
+            check_can_read(path, "labelled images")
             digest.update(f"{sha256_file(path)}\n".encode())
         return digest.hexdigest()
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.cuda.statistics import Stats, differ, summarize
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import check_can_read
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.onnx_model.ports import ports
 from lenet_trt.onnx_model.read import load_model
@@ -63,8 +64,8 @@ def compare_engines(request: ComparisonRequest) -> list[ComparedEngine]:
     Raises:
         LenetTrtError: a file or trtexec is not there, or an engine does not run in it, or has not the model's outputs.
     """
-    if missing := [str(engine) for engine in request.engines if not engine.is_file()]:
-        raise LenetTrtError(f"{missing[0]} does not exist, or is not a file")
+    for engine in request.engines:
+        check_can_read(engine, "an engine")
     if request.library is not None:
         library_for_build(request.library)  # an error where it is not there
     tool = find_trtexec(request.trtexec)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import is_special, report_stream, write_atomic
 from lenet_trt.fuse.stage import CHOICES_HELP, fuse
-from lenet_trt.onnx_model.plugin_nodes import Refusal, made_by_fuse, plugin_nodes, record
+from lenet_trt.onnx_model.plugin_nodes import Refusal, made_by_fuse, plugin_nodes, record, refuse_copy
 from lenet_trt.options import add_sizes, sizes_from_text
 from lenet_trt.overwrite import add_overwrite, guard
 from lenet_trt.schema import json_text
@@ -96,7 +96,9 @@ def command(arguments: argparse.Namespace) -> int:
         raise UsageError("--tuned gives choices to embedded kernels: add --embed, or leave --tuned out")
     source: Path = arguments.model
     sizes = sizes_from_text(arguments.sizes)
-    model = with_sizes(load_model(source), sizes, arguments.batch)
+    given = load_model(source)
+    refuse_copy(given, str(source))
+    model = with_sizes(given, sizes, arguments.batch)
     usual: dict[str, int] = {}
     if arguments.batch is not None:
         smallest, opt, largest = parse_batch(arguments.batch)

@@ -16,7 +16,7 @@ from onnx import ModelProto, ValueInfoProto
 
 from lenet_trt.cuda.compile import source_sha256
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.files import sha256_bytes, sha256_file
+from lenet_trt.files import check_can_read, sha256_bytes, sha256_file
 from lenet_trt.kernel.registry import kernel
 from lenet_trt.onnx_model.external import ExternalPiece, external_pieces
 from lenet_trt.onnx_model.plugin_nodes import OPERATOR, plugin_nodes
@@ -47,6 +47,7 @@ def load_quantized_lenet5(narrow: str) -> ModelProto:
     return in_float8(model) if narrow == "fp8" else model
 
 
+WANTED_MODEL = "an ONNX file"
 _LFS_POINTER = b"version https://git-lfs"
 
 
@@ -81,8 +82,7 @@ def model_fingerprint(path: Path | None) -> str:
         from lenet_trt.export import lenet5_fingerprint
 
         return lenet5_fingerprint()
-    if not path.is_file():
-        raise LenetTrtError(f"{path} does not exist, or is not a file")
+    check_can_read(path, WANTED_MODEL)
     hashes = [sha256_file(path)]
     model = _structure(path)
     for piece in external_pieces(model, path):
@@ -114,12 +114,9 @@ def model_files(path: Path) -> list[Path]:
 
 def _structure(path: Path) -> ModelProto:
     """Return the model without the weights that lie outside its file."""
+    check_can_read(path, WANTED_MODEL)
     try:
         model = onnx.load(path, format="protobuf", load_external_data=False)  # whatever the file is called
-    except FileNotFoundError:
-        raise LenetTrtError(f"{path} does not exist") from None
-    except IsADirectoryError:
-        raise LenetTrtError(f"{path} is a folder; wanted an ONNX file") from None
     except OSError as error:
         raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
     except DecodeError as error:

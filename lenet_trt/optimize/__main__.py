@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lenet_trt.build.request import MAX_DROP_POINTS
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.files import check_can_write
+from lenet_trt.files import check_can_read, check_can_write
 from lenet_trt.options import GIVE_SIZES, add_batches, add_sizes, batches_of, number, sizes_from_text
 from lenet_trt.overwrite import add_overwrite, has_keys
 from lenet_trt.profile.request import RECORDERS
@@ -72,7 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Optimize one model; print what was chosen and the paths written."""
     from lenet_trt.onnx_model.fixed_axes import with_sizes
-    from lenet_trt.onnx_model.read import load_model
+    from lenet_trt.onnx_model.plugin_nodes import refuse_copy
+    from lenet_trt.onnx_model.read import WANTED_MODEL, load_model
     from lenet_trt.optimize import written
     from lenet_trt.optimize.bench import TRIED, Bench, sources
     from lenet_trt.optimize.journal import Journal, Remembered
@@ -82,13 +83,16 @@ def command(arguments: argparse.Namespace) -> int:
     from lenet_trt.tensorrt.engine import builder_kept
 
     path: Path = arguments.model
+    check_can_read(path, WANTED_MODEL)
     if path.suffix != ".onnx":
         raise UsageError(f"{path} is not an ONNX file: give the model from which an engine is built")
     folder: Path = arguments.output or path.with_name(f"{path.stem}.optimized")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"-o {folder} is a file: name a folder")
     batch = None if arguments.batch is None else " ".join(arguments.batch)
-    model = with_sizes(load_model(path), sizes_from_text(arguments.sizes), batch)
+    given = load_model(path)
+    refuse_copy(given, str(path))
+    model = with_sizes(given, sizes_from_text(arguments.sizes), batch)
     _guard(folder, arguments.overwrite)
     settings = settings_from(arguments, model)
     space = Space(model, settings.plugins)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from lenet_trt.errors import LenetTrtError
-from lenet_trt.files import sha256_file
+from lenet_trt.files import check_can_read, sha256_file
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, TraceRequest
 from lenet_trt.profile.session import traced_timeline
 from lenet_trt.runtimes.table import candidates
+from lenet_trt.tensorrt.plan_header import WANTED_NETWORK
 from lenet_trt.trace.timeline import Timeline
 
 
@@ -44,7 +44,7 @@ def profile_model(
     """
     path = Path(path)
     request = TraceRequest(
-        model=str(path),
+        model=str(_existing(path)),
         runtime=runtime,
         recorder=recorder,
         batch=batch,
@@ -58,12 +58,11 @@ def profile_model(
     )
     request.check()
     candidates(runtime)
-    return _of_model(traced_timeline(request, report), _existing(path))
+    return _of_model(traced_timeline(request, report), path)
 
 
 def _existing(path: Path) -> Path:
-    if not path.is_file():
-        raise LenetTrtError(f"{path} does not exist, or is not a file")
+    check_can_read(path, WANTED_NETWORK)
     return path
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.files import write_atomic
+from lenet_trt.files import check_can_read, write_atomic
 from lenet_trt.floors.floor import Ceilings
 from lenet_trt.floors.work import network_of
 from lenet_trt.options import add_sizes, sizes_from_text
@@ -65,13 +65,16 @@ def command(arguments: argparse.Namespace) -> int:
         raise UsageError(
             "--refresh measures this machine's GPU, and --datasheet uses the figures of a data sheet: give one of them"
         )
+    from lenet_trt.onnx_model.plugin_nodes import refuse_copy
+    from lenet_trt.onnx_model.read import WANTED_MODEL, load_model, model_files
+
+    check_can_read(arguments.model, WANTED_MODEL)
     if arguments.model.suffix != ".onnx":
         raise UsageError(
             f"{arguments.model}: wanted an ONNX file; for an engine, give the model from which it was built"
         )
-    from lenet_trt.onnx_model.read import load_model, model_files
-
     model = load_model(arguments.model)
+    refuse_copy(model, str(arguments.model))
     if output is not None:
         from lenet_trt.draw.charts import MARK
 

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import check_can_read
 from lenet_trt.tensorrt.flavors import PRODUCTS
 
+# What verbs that run a network take, for messages.
+WANTED_NETWORK = "an ONNX file (.onnx) or an engine"
 _PRODUCTS = {b"ftrt": PRODUCTS["tensorrt"], b"vtrt": PRODUCTS["rtx"]}
 _HEADER = struct.Struct("<4sI16x4B")  # tag, version of the header, major, minor, patch and build
 _KNOWN_LAYOUT = 0
@@ -33,6 +36,7 @@ def read_header(path: Path) -> PlanHeader:
     Raises:
         LenetTrtError: the file cannot be read, or does not begin like a plan.
     """
+    check_can_read(path, WANTED_NETWORK)
     try:
         with open(path, "rb") as file:
             head = file.read(_HEADER.size)

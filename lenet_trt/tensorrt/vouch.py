@@ -6,10 +6,11 @@ from pathlib import Path
 
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus, sm_text
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import check_can_read
 from lenet_trt.tensorrt.c_bindings import flavor_by_library
 from lenet_trt.tensorrt.find_library import library_for_build, library_for_engine
 from lenet_trt.tensorrt.flavors import INSTALL, Flavor, installed, select
-from lenet_trt.tensorrt.plan_header import read_header
+from lenet_trt.tensorrt.plan_header import WANTED_NETWORK, read_header
 from lenet_trt.tensorrt.routes import recorded_route
 from lenet_trt.tensorrt.sidecar import Sidecar, read_sidecar, sidecar_path
 from lenet_trt.tensorrt.summary import runs_on
@@ -22,8 +23,7 @@ def vouched(engine: Path) -> Sidecar:
         LenetTrtError: the file is no engine, there is no sidecar, it describes another engine, or the engine was
             changed.
     """
-    if not engine.is_file():
-        raise LenetTrtError(f"{engine} does not exist, or is not a file")
+    check_can_read(engine, WANTED_NETWORK)
     if sidecar_path(engine) == engine:
         raise LenetTrtError(f"{engine} is not an engine: .json is the suffix of an engine's sidecar; name the engine")
     if not sidecar_path(engine).exists():

@@ -389,11 +389,12 @@ def test_a_build_says_where_no_plugin_fits(tmp_path: Path, capsys: pytest.Captur
         assert capsys.readouterr().out.count("none: --plugins auto takes no kernel for this network") == told
 
 
-def test_a_copy_for_tensorrt_is_neither_built_nor_run(lenet5: Path, tmp_path: Path, capsys) -> None:
+def test_a_copy_for_tensorrt_is_for_no_other_verb(lenet5: Path, tmp_path: Path, capsys) -> None:
     words = ["fuse", str(lenet5), "--plugins", "lenet5", "--embed", "--sm", "8.6", "-o", str(tmp_path / "f.onnx")]
     assert main(words) == 0
     copy = str(tmp_path / "f.trt.onnx")
-    for words in (["build", copy, "-o", str(tmp_path / "e.engine")], ["run", copy]):
+    verbs = (["fuse", copy], ["roofline", copy, "--datasheet", "RTX 4090"], ["optimize", copy, "--runtime", "ort-cpu"])
+    for words in (["build", copy, "-o", str(tmp_path / "e.engine")], ["run", copy], *verbs):
         assert main(words) == 2
         assert "f.trt.onnx is a copy for TensorRT, " in capsys.readouterr().err
 

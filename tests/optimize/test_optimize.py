@@ -228,6 +228,7 @@ def test_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str], options: 
 
 
 def test_what_cannot_be_optimized_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], lenet5: Path) -> None:
+    (tmp_path / "no.engine").write_bytes(b"ftrt")
     assert main(["optimize", str(tmp_path / "no.engine")]) == 2
     assert main(["optimize", str(tmp_path / "no.onnx")]) == 1
     for sizes in (["0"], ["1", "x"], [","], ["-1"]):
