@@ -97,9 +97,10 @@ def deploy(
 def _name(asked: str | None, model: Path) -> str:
     name = asked or model.name.partition(".")[0]
     if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"--name {name}: wanted letters, digits, _, - and . alone, as a folder and an address have them"
-        )
+        wanted = "wanted letters, digits, _, - and . alone, as a folder and an address have them"
+        if asked is None:
+            raise UsageError(f"the name of {model} is no model name, {name!r}: {wanted}: give another with --name NAME")
+        raise UsageError(f"--name {name}: {wanted}")
     return name
 
 

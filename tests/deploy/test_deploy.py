@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,18 @@ def test_nothing_of_another_is_overwritten(lenet5: Path, tmp_path: Path) -> None
     deploy(lenet5, tmp_path, "python", overwrite=True)
     deploy(lenet5, tmp_path, "python", TritonOptions(version=2))  # its own it may replace
     assert {path.name for path in (tmp_path / "lenet5").iterdir()} == {"config.pbtxt", "1", "2"}
+
+
+def test_a_file_whose_name_is_no_model_name_needs_another(
+    lenet5: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Path(shutil.copy(lenet5, tmp_path / "le né.onnx"))
+    words = ["deploy", "triton", str(model), "-o", str(tmp_path / "out"), "--backend", "python"]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert f"error: the name of {model} is no model name, 'le né': wanted letters" in said
+    assert "give another with --name NAME" in said
+    assert main([*words, "--name", "le_ne"]) == 0
 
 
 @pytest.mark.parametrize(
