@@ -73,7 +73,8 @@ class Scaling:
         channels = pixels.shape[1]
         for option, values in (("--mean", self.mean), ("--std", self.deviation)):
             if len(values) not in (1, channels):
-                raise UsageError(f"{option} has {len(values)} values; wanted 1 or {channels}, one per channel")
+                wanted = "1, for grey images" if channels == 1 else f"1 or {channels}, one per channel"
+                raise UsageError(f"{option} has {len(values)} values; wanted {wanted}")
         mean, deviation = (np.array(values, np.float32).reshape(1, -1, 1, 1) for values in (self.mean, self.deviation))
         scaled = (pixels.astype(np.float32) / np.float32(_PIXEL_MAX) - mean) / deviation
         return scaled.astype(numpy_dtype(port.dtype))

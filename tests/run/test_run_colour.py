@@ -163,3 +163,10 @@ def test_one_value_is_for_all_channels_and_the_type_is_that_of_the_network() -> 
     scaled = Scaling((0.5,), (0.25,))(COLOURS, Port("images", "float16", ("n", *SHAPE)))
     assert scaled.dtype == np.float16
     assert np.allclose(scaled, (COLOURS / 255 - 0.5) / 0.25, atol=1e-3)
+
+
+@pytest.mark.parametrize(("channels", "wanted"), [(1, "1, for grey images"), (3, "1 or 3, one per channel")])
+def test_values_for_other_channels_are_refused(channels: int, wanted: str) -> None:
+    pixels = np.zeros((2, channels, 4, 4), np.uint8)
+    with pytest.raises(UsageError, match=f"^--mean has 2 values; wanted {wanted}$"):
+        Scaling((0.1, 0.2))(pixels, Port("images", "float32", ("n", channels, 4, 4)))
