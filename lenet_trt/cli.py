@@ -134,7 +134,7 @@ def _top_level(arguments: list[str]) -> int:
         description="Find where TensorRT loses time, and replace these layers by CUDA kernels. LeNet-5 is the example.",
         epilog="verbs:\n"
         + "\n".join(f"  {verb:<{width}}  {summary}" for verb, summary in VERBS.items())
-        + "\n\nlenet-trt VERB --help says more; python -m lenet_trt.VERB is the same.",
+        + "\n\nlenet-trt VERB --help says more; python -m lenet_trt VERB is the same.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"lenet-trt {__version__}")

@@ -49,6 +49,24 @@ def test_every_verb_is_a_module_too(verb: str) -> None:
     assert f'main(["{verb}", *sys.argv[1:]])' in source.read_text()
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_prints_for_programs(verb: str) -> None:
+    parser = parser_for(verb)
+    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    for each in [*below[0].choices.values()] if below else [parser]:
+        assert "--json" in each.format_help()
+
+
+def test_the_package_is_the_command_line() -> None:
+    answers = [
+        subprocess.run([sys.executable, "-m", module, *words], capture_output=True, text=True, check=False)
+        for module in ("lenet_trt", "lenet_trt.cli")
+        for words in (["--version"], ["inspect", "none.onnx"])
+    ]
+    assert [each.returncode for each in answers] == [0, 1] * 2
+    assert [(each.stdout, each.stderr) for each in answers[:2]] == [(each.stdout, each.stderr) for each in answers[2:]]
+
+
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     said = capsys.readouterr().out

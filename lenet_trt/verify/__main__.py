@@ -44,10 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--headers", type=Path, metavar="DIR", help="folder of NvInfer.h, to make the plugin library from"
     )
     add_overwrite(parser)
+    parser.add_argument("--json", action="store_true", help="print the record, which is in verify.json too")
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Verify; print the verdict and the paths of the report and the record."""
+    """Verify; print the verdict and the paths of the report and the record, or the record."""
     from lenet_trt.bench.record import as_json
     from lenet_trt.bench.suite import STOPPED, SuiteOptions
     from lenet_trt.verify.report import failures, kernel_verdict, markdown
@@ -79,9 +80,10 @@ def command(arguments: argparse.Namespace) -> int:
     write_atomic(report, markdown(record, build_only=arguments.build_only).encode())
     for row in (failed := failures(record, build_only=arguments.build_only)):
         print(f"{row.backend}, {row.where}: {row.why or 'its result is not right'}", file=sys.stderr)
-    print(kernel_verdict(record, build_only=arguments.build_only))
-    print(report)
-    print(record_path)
+    told = sys.stderr if arguments.json else sys.stdout
+    print(kernel_verdict(record, build_only=arguments.build_only), report, record_path, sep="\n", file=told)
+    if arguments.json:
+        print(as_json(record), end="")
     return 1 if failed or STOPPED in record.details or record.interrupted else 0
 
 

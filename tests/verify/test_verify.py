@@ -107,9 +107,10 @@ def verify(program: Path, *words: str) -> int:
 
 
 def test_the_report_says_what_was_built_what_ran_and_how_right_and_fast(trtexec: Path, capsys) -> None:
-    assert verify(trtexec) == 0
-    said = capsys.readouterr().out
-    assert "2 of 2 engines with our kernels were built, ran and are right." in said
+    assert verify(trtexec, "--json") == 0
+    said = capsys.readouterr()
+    assert "2 of 2 engines with our kernels were built, ran and are right." in said.err
+    assert said.out == (trtexec.parent / "out" / "verify.json").read_text()
     text = (trtexec.parent / "out" / "verify.md").read_text()
     assert text.startswith("# lenet-trt verify: trtexec 8.6.0 on ")
     rows = [
