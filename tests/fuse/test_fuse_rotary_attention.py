@@ -148,7 +148,8 @@ class _Made:
         ]
         y = of(output, TensorProto.FLOAT16, [self.llama.n, TOKENS, self.llama.heads * DEPTH])
         graph = helper.make_graph(self.nodes, "g", inputs, [y], self.constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.llama.opset)], ir_version=8 if self.llama.opset < 23 else 10)
+        opsets = [helper.make_opsetid("", self.llama.opset)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=8 if self.llama.opset < 23 else 10)
         onnx.checker.check_model(model, full_check=True)
         return model
 
