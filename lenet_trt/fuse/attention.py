@@ -3,7 +3,8 @@
 =========  =================================================================================================
 key        its ``Transpose`` leaves the last axis the last one; the ``MatMul`` has ``transB=1`` instead
 scale      ``alpha`` of the first ``MatMul``, before the mask is added
-mask       none of zeros; else one: the sum of constants that are added one after the other, the second of the ``Add``
+mask       none of zeros, also where these are expanded over an open batch; else one: the sum of constants that are
+           added one after the other, the second of the ``Add``
 no keys    ``Softmax(x, axis=-1, guarded=1)`` makes zeros of rows that are NaN, such as those without a key; nothing is
            done about these where a constant mask leaves each row a key
 queries    a mask is not expanded over them; see ``repeated_masks.py``
@@ -230,14 +231,14 @@ def last_axis_last(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 ATTENTION: tuple[Rule, ...] = (
+    scores_first,
+    one_row_for_all_queries,  # a row may be a constant where the mask is expanded over an open batch
     rows_without_keys,
     no_mask,
     scale_before_mask,
     mask_of_windows,
-    scores_first,
     mask_of_each_image,
     sum_of_masks,
-    one_row_for_all_queries,
     factor_after_heads,
     factor_after_transposition,
     products_of_matrices,

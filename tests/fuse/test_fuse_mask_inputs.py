@@ -257,6 +257,34 @@ def test_a_softmax_without_a_mask_keeps_its_test() -> None:
     alike(left, masked)
 
 
+OF_ALL_TEXTS = """
+  sizes = Shape(kept) batch = Gather(sizes, nought) one_size = Unsqueeze(batch, first)
+  target = Concat<axis = 0>(one_size, single, all_tokens, all_tokens) joined = Expand({what}, target)
+"""
+
+
+@pytest.mark.parametrize("scores", [SCORES, SCORES.replace("scores{i}, mask", "mask, scores{i}")])
+@pytest.mark.parametrize("what", ["every_query", "every_key", "every_pair"])
+def test_a_mask_that_leaves_every_key_is_none_in_an_open_batch(what: str, scores: str) -> None:
+    """A constant is expanded over the texts, as transformers' DeiT has it of torch's exporter."""
+    every = {"every_key": np.ones((1, 1, 1, TOKENS), bool), "every_pair": np.ones((1, 1, TOKENS, TOKENS), bool)}
+    model = attention(OF_ALL_TEXTS.format(what=what) + MASK, scores=scores, never=LOWEST, **every)
+    fused = fuse(model, ["attention"]).model
+    assert not {"Softmax", "IsNaN", "Where", "Expand"} & set(operators(fused))
+    alike(fused, model)
+
+
+@pytest.mark.parametrize("kept", [[True] * 4 + [False] * 2, np.tri(TOKENS, dtype=bool)], ids=["padding", "causal"])
+def test_a_mask_that_leaves_out_keys_is_kept_in_an_open_batch(kept: Any) -> None:
+    some = np.broadcast_to(np.array(kept), (1, 1, TOKENS, TOKENS))
+    model = attention(OF_ALL_TEXTS.format(what="some") + MASK, some=some)
+    fused = fuse(model, ["masked_attention"]).model
+    alike(fused, model)
+    (y,) = run(fused, **inputs_of(model))
+    (of_all,) = run(attention(OF_ALL_TEXTS.format(what="every_query") + MASK), **inputs_of(model))
+    assert np.abs(y - of_all).max() > 1e-3
+
+
 def test_a_mask_of_queries_and_keys_keeps_its_rows() -> None:
     """A causal mask with padding, as of GPT-2: each query has another row."""
     model = attention(EXPANDED.replace("joined", "wide") + "joined = And(causal, wide)" + MASK)
