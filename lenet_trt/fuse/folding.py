@@ -14,7 +14,7 @@ _FOLDABLE = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze",
 _FOLD_LIMIT_BYTES = 1 << 30
 # What exporters compute sizes with, and factors such as 1 / sqrt(size).
 _ARITHMETIC = (
-    *("Add", "Sub", "Mul", "Div", "Mod", "Neg", "Pow", "Sqrt", "Reciprocal"),
+    *("Add", "Sub", "Mul", "Div", "Mod", "Neg", "Pow", "Sqrt", "Reciprocal", "Ceil", "Floor", "Clip", "Max", "Min"),
     *("Cast", "Concat", "Gather", "Slice", "Squeeze", "Unsqueeze"),
 )
 _MOST_SIZES = 64
@@ -113,7 +113,7 @@ def _computed(graph: WorkingGraph, node: WorkingNode) -> Array | None:
     """Return what arithmetic of a few whole numbers, or of single floats, gives."""
     found = [graph.constants.get(name) for name in node.inputs]
     values = [value for value in found if value is not None and value.size <= _most(value)]
-    if not values or len(values) < len(found):
+    if not values or len(values) < sum(map(bool, node.inputs)):  # "" stands for an absent one, as a bound of ``Clip``
         return None
     whole = all(value.dtype.kind == "i" for value in values)
     if whole and node.is_op("Div", "Mod") and not (np.all(values[0] >= 0) and np.all(values[1] > 0)):
