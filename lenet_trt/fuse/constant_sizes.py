@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,20 @@ from lenet_trt.fuse.cut import Insertion, Uses, replaced
 from lenet_trt.fuse.working_copy import WorkingGraph
 from lenet_trt.onnx_model.open_sizes import Size
 
+# Before this version, a ``Constant`` has floats.
+_CONSTANTS_OF_NUMBERS_OPSET = 9
+
 
 def with_known_sizes(model: onnx.ModelProto, graph: WorkingGraph) -> onnx.ModelProto:
-    """Return the model with constants in the place of what computes values that are known, such as sizes.
+    """Return the model with constants in the place of ``Shape`` and of what is computed of sizes that are known.
 
     A ``Shape`` with open sizes takes these from the inputs of the network.
     """
+    if graph.opsets.get("", 1) < _CONSTANTS_OF_NUMBERS_OPSET:
+        return model
     uses = Uses(model.graph)
     nodes = model.graph.node
-    known = {
-        index
-        for index, node in enumerate(nodes)
-        if node.op_type != "Constant" and not node.domain and all(name in graph.constants for name in node.output)
-    }
+    known = _computed_of_sizes(nodes, graph)
     insertions = []
     for index in sorted(known):
         read = [name for name in nodes[index].output if uses.readers.get(name, set()) - known]
@@ -38,9 +40,27 @@ def with_known_sizes(model: onnx.ModelProto, graph: WorkingGraph) -> onnx.ModelP
     insertions += [
         Insertion(new, frozenset({index}))
         for index, node in enumerate(nodes)
-        if index not in known and (new := _shape_from_inputs(graph, node))
+        if index not in known and _is_read(uses, node, known) and (new := _shape_from_inputs(graph, node))
     ]
     return replaced(model, insertions, [], []) if insertions else model
+
+
+def _computed_of_sizes(nodes: Sequence[onnx.NodeProto], graph: WorkingGraph) -> set[int]:
+    """Return the nodes whose results are known and come from a ``Shape``; weights that are moved stay in the file."""
+    found: set[int] = set()
+    sizes = {node.output[0] for node in nodes if node.op_type == "Shape"}
+    for index, node in enumerate(nodes):
+        of_sizes = node.op_type == "Shape" or not sizes.isdisjoint(node.input)
+        if of_sizes and not node.domain and all(name in graph.constants for name in node.output):
+            found.add(index)
+            sizes.update(node.output)
+    return found
+
+
+def _is_read(uses: Uses, node: onnx.NodeProto, known: set[int]) -> bool:
+    """Return whether the first result of a node is an output, or read by others than those whose results are known."""
+    name = node.output[0]
+    return name in uses.graph_outputs or bool(uses.readers.get(name, set()) - known)
 
 
 def _shape_from_inputs(graph: WorkingGraph, node: onnx.NodeProto) -> tuple[onnx.NodeProto, ...]:

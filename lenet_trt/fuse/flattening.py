@@ -24,6 +24,9 @@ def is_flatten(graph: WorkingGraph, node: WorkingNode) -> bool:
 
 def _is_computed_flatten(graph: WorkingGraph, node: WorkingNode, features: int | None) -> bool:
     """Return whether the target is [batch, rest] with a batch computed from ``Shape`` and a constant rest."""
+    mine = graph.shape(node.inputs[0])
+    if features is not None and mine and mine[0] is not None and graph.shape(node.outputs[0]) == (mine[0], features):
+        return True
     concat = graph.producer(node.inputs[1])
     while concat is not None and concat.is_op("Cast"):
         concat = graph.producer(concat.inputs[0])
@@ -37,7 +40,7 @@ def _is_computed_flatten(graph: WorkingGraph, node: WorkingNode, features: int |
     source = _whose_batch(graph, concat.inputs[0])
     if int(rest.item()) != -1 or source is None:
         return False
-    mine, theirs = graph.shape(node.inputs[0]), graph.shape(source)
+    theirs = graph.shape(source)
     return source == node.inputs[0] or bool(mine and theirs and mine[0] is not None and mine[0] == theirs[0])
 
 

@@ -38,9 +38,10 @@ def places_in_order(
     ``usual``: sizes of open axes at which ``claims_on`` says which kernels are chosen; the places are for all sizes.
     """
     plain = plain_form(model)
-    exchanged = with_norms_of_sums(model, plain)
-    if exchanged is not model:
-        model, plain = exchanged, plain_form(exchanged)
+    for rewritten in (with_known_sizes, with_norms_of_sums):
+        changed = rewritten(model, plain)
+        if changed is not model:
+            model, plain = changed, plain_form(changed)
     claims_on_places = None if usual else claims_on
     changed, written = with_dense_pixels(model, plain)
     if written:
@@ -79,9 +80,6 @@ def _changed(
     if all(node.op_type != "Softmax" for node in model.graph.node):
         return
     form = attention_form(model, plain)
-    sized = with_known_sizes(model, form)  # what computes sizes, as of a mask, may read the layers
-    if sized is not model:
-        model, form = sized, attention_form(sized)
     joined, slices = with_joined_layers(model, form)
     if slices:
         of_joined = plain_form(joined)
