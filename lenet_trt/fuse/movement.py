@@ -22,7 +22,7 @@ Axis: TypeAlias = "tuple[Factor, ...]"
 # Stands for the name of an open axis: a prime, so that it is seen in the product with other sizes.
 OPEN = 1_000_003
 OF_ALL = ("Reshape", "Transpose", "Squeeze", "Unsqueeze")  # elements
-MOVEMENTS = (*OF_ALL, "Gather", "Slice", "Split")
+MOVEMENTS = (*OF_ALL, "Gather", "GatherND", "Slice", "Split")
 REPEATING = (*MOVEMENTS, "Expand")  # of which elements are there several times
 # The attribute perm of a ``Transpose`` of maps.
 TO_CHANNELS_LAST, TO_CHANNELS_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
@@ -157,7 +157,7 @@ def moved(graph: WorkingGraph, node: WorkingNode, layout: StridedLayout, output:
         return layout.reshaped(shape)
     if node.is_op("Expand"):
         return layout.repeated(shape)
-    if node.is_op("Gather"):
+    if node.is_op("Gather", "GatherND"):
         return _gathered(graph, node, layout)
     if node.is_op("Split"):
         axis = node.attributes.get("axis", 0) % len(shape)
@@ -199,6 +199,8 @@ def half_of(graph: WorkingGraph, name: str) -> tuple[str, int] | None:
 
 def _gathered(graph: WorkingGraph, node: WorkingNode, layout: StridedLayout) -> StridedLayout | None:
     index = graph.constants.get(node.inputs[1])
+    if index is not None and node.is_op("GatherND"):  # [[i]] takes i of the first axis, as [i] of Gather does
+        index = index[0] if index.shape == (1, 1) and not node.attributes.get("batch_dims") else None
     if index is None or index.size != 1 or index.ndim > 1:
         return None
     axis = node.attributes.get("axis", 0) % len(layout.axes)

@@ -5,12 +5,12 @@
 
 Queries, keys and values are parts of what one dense layer gives (``joined_layers.py``): ``repeats * g`` heads of
 queries, ``g`` of keys, ``g`` of values. Each head of keys and values is there for ``repeats`` heads of queries, which
-follow each other; exporters write that as an ``Expand``. The angles are [tokens, d]; b is the number of masks, whose
-shape is [b, heads or 1, queries or 1, keys]. ``guarded``: see ``self_attention.py``. Where queries and keys are
-normalised before they are turned, the node has the factors and the epsilon of both RMS norms, and ``axes_input`` as
-theirs (``rms_norms.py``).
+follow each other; exporters write that as an ``Expand``, or leave it to the product where one head is there for all.
+The angles are [tokens, d]; b is the number of masks, whose shape is [b, heads or 1, queries or 1, keys]. ``guarded``:
+see ``self_attention.py``. Where queries and keys are normalised before they are turned, the node has the factors and
+the epsilon of both RMS norms, and ``axes_input`` as theirs (``rms_norms.py``).
 
-Source: what torch's exporters write for the LLaMA, Mistral, Qwen2 and Qwen3 of transformers.
+Source: what torch's exporters write for the LLaMA, Mistral, Qwen2, Qwen3 and Falcon of transformers.
 """
 
 from __future__ import annotations
@@ -123,6 +123,13 @@ def _layout(
     return layout_after(graph, layout, [*rows.late, *behind])
 
 
+def _for_all_heads(layout: StridedLayout | None, heads: int) -> StridedLayout | None:
+    """Return the layout of keys or values with as many heads as queries: a product repeats a head that is alone."""
+    if layout is None or layout.shape[-3:-2] != (1,):
+        return layout
+    return layout.repeated((*layout.shape[:-3], heads, *layout.shape[-2:]))
+
+
 def _rows(
     size: int, queries: tuple[int, ...] | None, masks: int, layouts: list[StridedLayout | None]
 ) -> tuple[TokenRows, int] | None:
@@ -133,6 +140,7 @@ def _rows(
     if queries is None:
         return None
     *images, heads, tokens, depth = queries
+    layouts = [_for_all_heads(layout, heads) for layout in layouts]
     count = prod(images)
     width = size // (count * tokens)
     groups, odd = divmod(width // depth - heads, 2)

@@ -37,6 +37,9 @@ class Llama:
     epsilons: tuple[float, float] = (1e-5, 1e-5)  # of queries and of keys
     opset: int = 18
     one_factor: bool = False  # of all elements, as opset 23 allows it
+    expanded: bool = True  # the heads of keys and values
+    together: str = ""  # how keys and values are taken of all heads of one layer, as in Falcon
+    taken: tuple[int, int] = (-2, -1)  # which heads are keys and values
 
     @property
     def kernel(self) -> str:
@@ -45,11 +48,7 @@ class Llama:
     def model(self) -> onnx.ModelProto:
         """Return y [n, tokens, heads d] of x [n, tokens, width] and the mask."""
         made = _Made(self)
-        q, k = (
-            made.layer(heads, epsilon if what in self.normed else None)
-            for what, heads, epsilon in zip("qk", (self.heads, self.groups), self.epsilons, strict=True)
-        )
-        v = made.layer(self.groups)
+        q, k, v = made.parts_of_one_layer() if self.together else made.three_layers()
         q = made.turned(q)
         k = made.turned(k) if self.keys_turned else k
         k, v = (made.repeated(each) for each in (k, v))
@@ -94,6 +93,31 @@ class _Made:
     def sizes(self, *sizes: int) -> str:
         return self.constant(np.array(sizes, np.int64))
 
+    def three_layers(self) -> tuple[str, str, str]:
+        """Return queries, keys and values [n, heads, tokens, d] of layers of their own."""
+        llama = self.llama
+        q, k = (
+            self.layer(heads, epsilon if what in llama.normed else None)
+            for what, heads, epsilon in zip("qk", (llama.heads, llama.groups), llama.epsilons, strict=True)
+        )
+        return q, k, self.layer(llama.groups)
+
+    def parts_of_one_layer(self) -> tuple[str, str, str]:
+        """Return them as parts of one layer, with one head of keys and values, as torch writes [..., [-2], :]."""
+        heads = self.node("Transpose", self.layer(self.llama.heads + 2), perm=[0, 2, 1, 3])
+        count = self.llama.heads
+        q = self.node("Slice", heads, self.sizes(0), self.sizes(count), self.sizes(2))
+        return (self.node("Transpose", q, perm=[0, 2, 1, 3]), *(self.head(heads, which) for which in self.llama.taken))
+
+    def head(self, heads: str, which: int) -> str:
+        """Return a head [n, 1, tokens, d] of [n, tokens, heads, d]."""
+        if self.llama.together == "Gather":
+            one = self.node("Gather", heads, self.sizes(which), axis=2)
+            return self.node("Transpose", one, perm=[0, 2, 1, 3])
+        first = self.node("Transpose", heads, perm=[2, 0, 1, 3])
+        index = self.constant(np.array([[which]]))
+        return self.node("Transpose", self.node("GatherND", first, index), perm=[1, 0, 2, 3])
+
     def layer(self, heads: int, epsilon: float | None = None) -> str:
         """Return the heads of a layer, normalised where there is an epsilon."""
         weights = self.random.normal(0, WIDTH**-0.5, (WIDTH, heads * DEPTH)).astype(np.float16)
@@ -131,7 +155,7 @@ class _Made:
         return self.node("Add", self.node("Mul", x, self.cos), self.node("Mul", exchanged, self.sin))
 
     def repeated(self, x: str) -> str:
-        if self.llama.heads == self.llama.groups:
+        if self.llama.heads == self.llama.groups or not self.llama.expanded:
             return x
         wide = self.sizes(1, self.llama.groups, self.llama.heads // self.llama.groups, TOKENS, DEPTH)
         expanded = self.node("Expand", self.node("Unsqueeze", x, self.sizes(2)), wide)
@@ -192,6 +216,12 @@ def plugins_alike(llama: Llama) -> list[str]:
         Llama(normed="qk", guarded=True),
         Llama(normed="qk", opset=17, split=False),
         Llama(normed="qk", opset=23),
+        Llama(groups=1, expanded=False),
+        Llama(groups=1, expanded=False, normed="qk", n="n"),
+        Llama(groups=1, expanded=False, together="Gather"),
+        Llama(groups=1, expanded=False, together="GatherND"),
+        Llama(groups=1, expanded=False, together="GatherND", n="n", mask=("n", 1, TOKENS, TOKENS), guarded=True),
+        Llama(groups=1, together="GatherND"),
     ],
     ids=str,
 )
@@ -212,8 +242,20 @@ def test_it_is_one_plugin_behind_one_layer(llama: Llama) -> None:
         Llama(normed="k"),
         Llama(normed="qk", epsilons=(1e-5, 1e-3)),
         Llama(normed="qk", opset=23, one_factor=True),
+        Llama(groups=1, expanded=False, together="GatherND", taken=(-1, -2)),
+        Llama(groups=1, expanded=False, together="GatherND", taken=(0, 1)),
     ],
-    ids=["angles", "order", "keys", "norm of queries", "norm of keys", "epsilons", "one factor"],
+    ids=[
+        "angles",
+        "order",
+        "keys",
+        "norm of queries",
+        "norm of keys",
+        "epsilons",
+        "one factor",
+        "values first",
+        "heads of queries",
+    ],
 )
 def test_what_differs_stays(llama: Llama) -> None:
     for kernel in ("rotary_attention", "normed_rotary_attention"):
