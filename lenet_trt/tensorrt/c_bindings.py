@@ -42,7 +42,7 @@ _POINTER, _TEXT, _INT = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32
 _FUNCTIONS: dict[str, tuple[Any, Sequence[Any]]] = {
     "said": (_TEXT, ()),
     "version": (_INT, ()),
-    "is_registered": (_INT, ()),
+    "register": (_INT, ()),
     "engine": (_POINTER, (_TEXT, ctypes.c_size_t)),
     "end_engine": (None, (_POINTER,)),
     "tensor_count": (_INT, (_POINTER,)),
@@ -101,8 +101,8 @@ class CBindings:
         return SimpleNamespace(deserialize_cuda_engine=lambda data: self._deserialized(data, log))
 
     def get_plugin_registry(self) -> Any:
-        """Return a registry that tells of our plugin alone, which the library registered when it was opened."""
-        mine = [SimpleNamespace(name=OPERATOR)] if self.call("is_registered") else []
+        """Return a registry that tells of our plugin alone, which the library registers with TensorRT."""
+        mine = [SimpleNamespace(name=OPERATOR)] if self.call("register") else []
         return SimpleNamespace(load_library=self._loaded, all_creators=mine, plugin_creator_list=mine)
 
     def _deserialized(self, data: bytes, log: Any) -> Any:

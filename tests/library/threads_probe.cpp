@@ -33,7 +33,7 @@ static void infer(std::shared_ptr<KernelData const> const& data, int rounds) {
     for (size_t i = 0; i < data->outputs.size(); ++i) shapes.push_back(output_shape(*data, i, shapes.data()));
     std::vector<void*> const addresses(shapes.size(), reinterpret_cast<void*>(4096));
     for (int i = 0; i < 3; ++i) {
-      Call const call = plan(*data, shapes.data(), shapes.data() + inputs, loaded->gpu(), -1);
+      Call const call = plan(*data, shapes.data(), shapes.data() + inputs, loaded->gpu(), {});
       loaded->launch(call, addresses.data(), addresses.data() + inputs, addresses.front(), nullptr);
     }
   }
