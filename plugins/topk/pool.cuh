@@ -26,9 +26,9 @@ struct Pool {
   unsigned digit, above, inside;
   int count;
 
-  // Returns the largest threshold, up to the bits that it leaves out, that at least `wanted` keys reach. It leaves bits out as
-  // soon as at most `most` keys reach it. Keys that are 0 do not count; at least `wanted` others are needed.
-  __device__ __forceinline__ Key threshold(const Key* keys, int size, unsigned wanted, unsigned most) {
+  // Returns the largest threshold, up to the bits that it leaves out, that at least kTop of the first `size` keys reach. It leaves
+  // bits out as soon as at most kSlots keys reach it. A key that is 0 does not count.
+  __device__ __forceinline__ Key threshold(int size) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     Key prefix = 0;
     unsigned surely = 0;  // keys above all keys with the prefix
@@ -38,7 +38,7 @@ struct Pool {
       *reinterpret_cast<uint4*>(bins + threadIdx.x * kBinsEach) = make_uint4(0, 0, 0, 0);
       __syncthreads();
       for (int i = threadIdx.x; i < size; i += kThreads) {
-        const Key each = keys[i];
+        const Key each = key[i];
         if (each != 0 && (end == 64 || each >> end == prefix)) {
           atomicAdd(&bins[static_cast<unsigned>(each >> shift) & (kBins - 1u) >> (kBits - (end - shift))], 1u);
         }
@@ -52,7 +52,7 @@ struct Pool {
       if (lane == 31) sums[warp] = reached;
       __syncthreads();
       for (int i = 0; i < warp; ++i) reached += sums[i];
-      const unsigned left = wanted - surely;
+      const unsigned left = kTop - surely;
       unsigned passed = reached - mine;
       if (passed < left && left <= reached) {
         const unsigned counts[kBinsEach] = {own.x, own.y, own.z, own.w};
@@ -71,7 +71,7 @@ struct Pool {
       __syncthreads();
       prefix = prefix << (end - shift) | digit;
       surely += above;
-      if (surely + inside <= most || shift == 0) return prefix << shift;
+      if (surely + inside <= kSlots || shift == 0) return prefix << shift;
       end = shift;
     }
   }
@@ -100,16 +100,15 @@ struct Pool {
     __syncthreads();
   }
 
-  // Keeps of the keys at `from` those that reach `least`. All threads must call.
-  template <int kSize>
-  __device__ __forceinline__ void keep(const Key* from, int size, Key least) {
-    constexpr int kEach = ceil_div(kSize, kThreads);
+  // Keeps of the first `size` keys those that reach `least`. All threads must call.
+  __device__ __forceinline__ void keep(int size, Key least) {
+    constexpr int kEach = ceil_div(kCapacity, kThreads);
     Key own[kEach];
     unsigned kept = 0;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int index = threadIdx.x + i * kThreads;
-      own[i] = index < size ? from[index] : 0;
+      own[i] = index < size ? key[index] : 0;
       kept += own[i] >= least;
     }
     __syncthreads();
@@ -125,8 +124,8 @@ struct Pool {
   // Keeps at least kTop keys, and at most kSlots. Returns the smallest key that was to be kept.
   __device__ __noinline__ Key shrink() {
     const int size = count;
-    const Key least = threshold(key, size, kTop, kSlots);
-    keep<kCapacity>(key, size, least);
+    const Key least = threshold(size);
+    keep(size, least);
     return least;
   }
 };
