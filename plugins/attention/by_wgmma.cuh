@@ -10,65 +10,7 @@
 #pragma once
 
 #include "attention/key_ring.cuh"
-#include "attention/rounded.cuh"
-
-// Begins the products of 64 queries and as many keys.
-__device__ __forceinline__ void multiply_keys(float (&scores)[kKeys / 2], unsigned queries, unsigned keys) {
-  const unsigned long long q = wgmma_operand<kNextColumns, kNextRows>(queries), k = wgmma_operand<kNextColumns, kNextRows>(keys);
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    constexpr unsigned kNext = 2 * kNextColumns / 16;
-    wgmma_multiply<T>(scores, q + step * kNext, k + step * kNext, step > 0);
-  }
-}
-
-// Begins those of shares and values.
-__device__ __forceinline__ void multiply_values(float (&sums)[kDepth / 2], const unsigned (&shares)[kKeys / 16][4], unsigned values) {
-  const unsigned long long v = wgmma_operand<kNextRows, kNextColumns>(values);
-#pragma unroll
-  for (int step = 0; step < kKeys / 16; ++step) wgmma_multiply<true, T, true>(sums, shares[step], v + step * 2 * (kNextRows / 16));
-}
-
-// A lane's part of two rows, g and g + 8 of its warp.
-struct TwoRows {
-  float most[2] = {softmax::nothing(), softmax::nothing()};  // of their scores
-  float total[2] = {};                                   // of this lane's exponentials
-
-  // Products become exponentials; returns the factors of what was added up before. `left`: keys, perhaps more than kKeys.
-  __device__ __forceinline__ void exponentials_of(float (&scores)[kKeys / 2], float (&kept)[2], int left) {
-    constexpr float kFactor = kScale * kLog2E;
-    const int t = threadIdx.x % 4;
-    constexpr bool kLater = kFactor > 0.0f;  // the factor leaves the largest the largest, and comes with the exponential
-    if (!kLater || left < kKeys) {
-#pragma unroll
-      for (int i = 0; i < kKeys / 2; ++i) {
-        const int key = i / 4 * 8 + t * 2 + i % 2;
-        if constexpr (!kLater) scores[i] *= kFactor;
-        if (key >= left) scores[i] = softmax::nothing();
-      }
-    }
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float partial[4] = {most[r], softmax::nothing(), softmax::nothing(), softmax::nothing()};  // chains of their own
-#pragma unroll
-      for (int i = 2 * r; i < kKeys / 2; i += 4) partial[i / 4 % 4] = fmaxf(partial[i / 4 % 4], fmaxf(scores[i], scores[i + 1]));
-      float largest = fmaxf(fmaxf(partial[0], partial[1]), fmaxf(partial[2], partial[3]));
-      largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 1));
-      largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 2));
-      const float base = softmax::reference_of(largest) * (kLater ? kFactor : 1.0f);
-      const auto exponential = [&](float score) { return exp2_approx(kLater ? fmaf(score, kFactor, -base) : score - base); };
-      kept[r] = exponential(most[r]);
-      most[r] = largest;
-      float sums[4] = {};
-#pragma unroll
-      for (int i = 2 * r; i < kKeys / 2; i += 4) {
-#pragma unroll
-        for (int e = i; e < i + 2; ++e) sums[i / 4 % 2 * 2 + e % 2] += scores[e] = exponential(scores[e]);
-      }
-      total[r] = fmaf(total[r], kept[r], (sums[0] + sums[1]) + (sums[2] + sums[3]));
-    }
-  }
-};
+#include "attention/wgmma_rows.cuh"
 
 // What a warpgroup that multiplies does.
 template <typename Layer>
@@ -93,7 +35,7 @@ __device__ __forceinline__ void multiply_parts(const KeyRing& ring, const Layer&
     };
     unsigned stage = wait();
     wgmma_begin();
-    multiply_keys(scores, queries, stage);
+    multiply_keys<kNextColumns, kNextRows>(scores, queries, stage);
     wgmma_finish(scores);
     int before = -1;  // the stage whose values may still be multiplied
 #pragma unroll 1
@@ -106,43 +48,30 @@ __device__ __forceinline__ void multiply_parts(const KeyRing& ring, const Layer&
 #pragma unroll
         for (int i = 0; i < kDepth / 2; ++i) sums[i] *= kept[i / 2 % 2];
       }
-#pragma unroll
-      for (int i = 0; i < kKeys / 4; ++i) shares[i / 4][i % 4] = rounded<T>(scores[2 * i], scores[2 * i + 1]);
+      round_shares(shares, scores);
       const unsigned values = stage + kPart;
       before = turn.stage;
       turn.advance();
       if (key + kKeys >= layer.t) {
         if (lane == 0) arrive(ring.free(count));
         wgmma_begin();
-        multiply_values(sums, shares, values);
+        multiply_values<kNextColumns, kNextRows>(sums, shares, values);
         wgmma_finish(sums);
         break;
       }
       stage = wait();
       wgmma_begin();
-      multiply_keys(scores, queries, stage);
+      multiply_keys<kNextColumns, kNextRows>(scores, queries, stage);
       wgmma_commit();
       wgmma_wait<1>();  // for none: a group of their own
       wgmma_begin();
-      multiply_values(sums, shares, values);
+      multiply_values<kNextColumns, kNextRows>(sums, shares, values);
       wgmma_commit();
       wgmma_wait<1>();  // for the scores
       wgmma_finish_with(scores);
     }
     if (lane == 0) arrive(ring.empty(before));
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float total = rows.total[r];
-      total += __shfl_xor_sync(kAllLanes, total, 1);
-      total += __shfl_xor_sync(kAllLanes, total, 2);
-      const float share = 1.0f / total;
-      if (row + 8 * r >= layer.m) continue;
-      T* const to = layer.result(part.image, part.head, row + 8 * r) + lane % 4 * 2;
-#pragma unroll
-      for (int i = 2 * r; i < kDepth / 2; i += 4) {
-        store_vector(to + 2 * (i - 2 * r), Vector<T, 2>{{from_float<T>(sums[i] * share), from_float<T>(sums[i + 1] * share)}});
-      }
-    }
+    store_rows(layer, part.image, part.head, row, rows, sums);
   }
 }
 

@@ -18,6 +18,7 @@ keys = 64 - 32 * minimum(d // 112, 1)  # at a time
 THREADS = 128
 # What by_wgmma.cuh says.
 STAGES, KEYS_OF_STAGE, WARPGROUP = 5, 64, 128
+TILE_ROWS = 128  # what arranged.cuh says
 # Where these were faster on an H200: results/printed/attention_half.txt of docs.
 QUERIES_OF_FEW, QUERIES_OF_LONG, QUERIES_OF_EACH = 128, 512, 160
 
@@ -35,13 +36,16 @@ CLAIMED = ARCHITECTURE.equals(90) & d.multiple_of(16)
 ENOUGH = 100_000_000  # operations
 
 
-def many(queries: Dim) -> Condition:
+def many(queries: Dim, *, masked: bool) -> Condition:
     """Return the sizes at which 128 queries a block were faster than 64, on an H200.
 
-    Floats are split half as often so. In 16 bits nothing is split, and heads of 33 to 64 elements favour 64 queries.
+    Floats are split half as often so. In 16 bits nothing is split: heads of 33 to 64 elements favour 64 queries, and
+    with a mask larger ones, too.
     """
-    long = minimum(queries - 384, 32 - d + 32 * (size_of("T") // 4))
-    return (queries > 64) & (maximum(long, d - 65) >= 0)
+    floats = size_of("T") // 4  # 1, or 0 in 16 bits
+    long = minimum(queries - 384, 32 - d + 32 * floats)
+    wide = minimum(d - 65, floats - 1) if masked else d - 65
+    return (queries > 64) & (maximum(long, wide) >= 0)
 
 
 def tensors(*images: Dim) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -101,7 +105,7 @@ def variants(
                 when=d.multiple_of(16),
                 prefer=prefer,
             )
-            for rows, prefer in ((128, many(queries)), (64, None))
+            for rows, prefer in ((128, many(queries, masked=masked)), (64, None))
         ),
         Variant(
             "rows",
@@ -109,6 +113,51 @@ def variants(
             "plain multiply-adds, a warp a row",
             entry=f"{kernel}_rows",
         ),
+    )
+
+
+def of_tiles(
+    kernel: str,
+    sequences: Dim,
+    tokens: Dim,
+    heads: Dim,
+    groups: Dim,
+    mask_tiles: Dim,
+    integers: tuple[Dim, ...],
+    prefer: Condition,
+) -> Variant:
+    """Make the variant of arrange.cuh and by_arranged_tiles.cuh for masked sequences of so many tokens.
+
+    A token has ``heads`` of queries, ``groups`` of keys and as many of values; ``mask_tiles``: tiles of queries that the
+    mask has, of all its matrices.
+    """
+    tiles = ceil_div(tokens, TILE_ROWS)
+    rows = sequences * (heads + 2 * groups) * tiles
+    tile_bytes = 2 * TILE_ROWS * d
+    return Variant(
+        "tiles",
+        Launch((rows + mask_tiles * tiles, 1, 1), (256, 1, 1), (sequences, *integers), workspace=True),
+        f"wgmma, {TILE_ROWS} queries a block, tiles of a first launch; no hidden ones",
+        source="arrange.cu",
+        entry=f"{kernel}_arrange",
+        min_sm=90,
+        only_sm=True,
+        types=("fp16", "bf16"),
+        when=d.multiple_of(32),
+        prefer=prefer,
+        then=(
+            Launch(
+                (minimum(sequences * heads * tiles, MULTIPROCESSORS), 1, 1),
+                (3 * WARPGROUP, 1, 1),
+                (sequences, *integers),
+                shared_bytes=STAGES * (tile_bytes + 20) + 2 * tile_bytes + 64,
+                workspace=True,
+                source="wgmma.cu",
+                entry=f"{kernel}_wgmma",
+            ),
+        ),
+        # The tiles; what each tile of the mask does; the next part; the largest number of each tile.
+        workspace=rows * (tile_bytes + 4) + 16 * mask_tiles * tiles + 16,
     )
 
 

@@ -6,7 +6,7 @@
 #include "split_floats/stages.cuh"
 
 static_assert(sizeof(T) == 2 && kDepth % 32 == 0 && kDepth <= 64);
-constexpr int kEight = 8, kKeys = 64, kSteps = kDepth / 16;
+constexpr int kEight = 8, kKeys = 64;
 constexpr int kMultipliers = LAUNCH_THREADS / kRole - 1, kRows = 64 * kMultipliers;  // warpgroups, and their queries
 constexpr int kLoadRegisters = kMultipliers == 4 ? 32 : 40;                           // of a thread
 // 8 rows of 8 numbers lie together, as products read them, and 16 bytes further the next 8 columns: lanes that copy a row have different banks.

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import axes
+from lenet_trt.dims import axes, ceil_div
 from lenet_trt.kernel import Axis, Kernel, Tensor
 
-from ..attention.declaration import SCALE, TYPES, h
+from ..attention.declaration import SCALE, TILE_ROWS, TYPES, h
 from ..self_attention.declaration import (
     AXES,
     CLAIMS,
@@ -29,6 +29,7 @@ from ..windows.declaration import IN_GROUPS
 from .pattern import PATTERNS
 
 mask_windows, mask_heads, mask_rows = OF_MASK = axes("mask_windows mask_heads mask_rows")
+MASK_TILES = mask_windows * mask_heads * ceil_div(mask_rows, TILE_ROWS)
 
 
 def reference(x: np.ndarray, mask: np.ndarray, *, scale: float, shift: int) -> np.ndarray:
@@ -63,7 +64,7 @@ KERNEL = Kernel(
     & ((mask_windows - 1) * (a * b - mask_windows)).equals(0)
     & ((mask_heads - 1) * (h - mask_heads)).equals(0)
     & ((mask_rows - 1) * (tokens - mask_rows)).equals(0),
-    variants=variants("masked_self_attention", OF_MASK, masked=True),
+    variants=variants("masked_self_attention", OF_MASK, mask_tiles=MASK_TILES),
     patterns=PATTERNS,
     reference=reference,
     max_elements=2**40,

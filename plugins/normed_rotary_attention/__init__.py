@@ -64,7 +64,7 @@ KERNEL = rotary(
         example(2, 3, 33, 1, 128, 8, "q", scale=0.0078125),
         example(2, 1, 128, 4, 128, 2, "q", scale=0.0078125),
         # Blocks for every multiprocessor; and few, but long sequences.
-        example(1, 33, 162, 2, 64, 4, epsilon=1e-5, scale=0.015625),
+        example(3, 11, 162, 2, 64, 4, epsilon=1e-5, scale=0.015625),
         example(1, 1, 600, 1, 64, 7, "hq", scale=0.015625),
     ),
     source_dir=Path(__file__).parent,

@@ -32,7 +32,7 @@ KERNEL = rotary(
         example(2, 1, 128, 4, 64, 3, "q"),
         example(1, 1, 300, 2, 128, 4, "q"),
         # Blocks for every multiprocessor; and few, but long sequences.
-        example(1, 33, 162, 2, 64, 4),
+        example(3, 11, 162, 2, 64, 4),
         example(1, 1, 600, 1, 64, 7, "hq"),
     ),
     source_dir=Path(__file__).parent,

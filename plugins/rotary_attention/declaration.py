@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import axes
+from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, maximum, minimum
 from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Kernel, Tensor, Variant
 
-from ..attention.declaration import MOST_DEPTH, SCALE, TYPES, attended, claims, d
+from ..attention.declaration import MOST_DEPTH, SCALE, TILE_ROWS, TYPES, attended, claims, d, of_tiles
 from ..attention.declaration import variants as variants_of_attention
 from ..self_attention.declaration import divided
 from ..windows.declaration import IN_GROUPS
@@ -19,6 +19,9 @@ from ..windows.declaration import IN_GROUPS
 n, b, t, g, repeats, mask_heads, mask_rows = axes("n b t g repeats mask_heads mask_rows")
 heads = repeats * g
 FLOPS = 4 * n * b * heads * t * t * d
+# Tokens of a sequence from which on keys that are turned once were faster, on an H200: with heads of fewer than 96
+# elements, with larger ones, and with parts for each multiprocessor twice. results/printed/tiles.txt of docs.
+TOKENS, TOKENS_OF_WIDE, TOKENS_OF_MANY = 256, 160, 112
 INTEGERS = (t, g, b, mask_heads, mask_rows)
 
 INPUTS = (
@@ -68,8 +71,13 @@ def example(n: int, b: int, t: int, g: int, d: int, repeats: int, mask: str = ""
 
 def variants(kernel: str) -> tuple[Variant, ...]:
     """Make the variants of a kernel, the last one by plain multiply-adds."""
+    mask_tiles = b * mask_heads * ceil_div(mask_rows, TILE_ROWS)
+    parts = n * b * heads * ceil_div(t, TILE_ROWS)
+    many = minimum(t - TOKENS_OF_MANY, parts - 2 * MULTIPROCESSORS)
+    long = maximum(t - TOKENS + (TOKENS - TOKENS_OF_WIDE) * minimum(d // 96, 1), many) >= 0
     return (
         divided(kernel, t, n * b * heads, INTEGERS),
+        of_tiles(kernel, n * b, t, heads, g, mask_tiles, INTEGERS, long),
         *variants_of_attention(kernel, n * b, t, INTEGERS, masked=True, heads=heads),
     )
 

@@ -1,13 +1,12 @@
-// Where rotary_attention finds the rows of a head, and how it turns them: queries, keys and values are heads of one tensor.
+// How rotary_attention turns the rows of a head.
 //
-// x [n, b, t, R + 2, g, D] -> y [n, b, t, R, g, D]: R g heads of queries, g of keys, g of values. R heads of queries in a row have the same keys and
-// values.
-// The angles of a token: cos and sin [t, D], of which the first half is read, since the second one repeats it. mask [b, 1 or R g, 1 or t, t].
+// The angles of a token: cos and sin [t, D], of which the first half is read, since the second one repeats it.
 #pragma once
 
 #include "attention/tile.cuh"
+#include "rotary_attention/heads.cuh"
 
-constexpr int kRepeats = ATTR_REPEATS, kHalf = kDepth / 2;
+constexpr int kHalf = kDepth / 2;
 
 // Rows of queries and keys are turned before they are multiplied: columns i and i + D / 2 are a point of a plane.
 struct RotatedRows : EvenRows {
@@ -67,28 +66,4 @@ struct RotatedRows : EvenRows {
   }
 };
 
-// The heads of x, whose rows are `rows`.
-template <typename AnyRows>
-struct HeadsOfOneTensor {
-  using Mask = WindowMask;
-  using Rows = AnyRows;
-  const T* __restrict__ x;
-  const AnyRows rows;
-  const WindowMask mask;
-  const int m, groups;
-  T* __restrict__ y;
-  const int t = m, heads = kRepeats * groups;
-
-  __device__ __forceinline__ Head<T, AnyRows> head(int image, int head) const {
-    const T* const first = x + image * (t * rows.pitch);
-    const T* const keys = first + (heads + head / kRepeats) * kDepth;
-    return {first + head * kDepth, keys, keys + groups * kDepth, m, t, rows};
-  }
-  __device__ __forceinline__ T* result(int image, int head, int row) const {
-    return y + ((static_cast<size_t>(image) * m + row) * heads + head) * kDepth;
-  }
-};
 using RotatedHeads = HeadsOfOneTensor<RotatedRows>;
-
-// How far the tokens of x are apart.
-__device__ __forceinline__ size_t pitch_of_tokens(int groups) { return static_cast<size_t>((kRepeats + 2) * groups) * kDepth; }

@@ -25,7 +25,7 @@ KERNEL = Kernel(
     types=TYPES,
     attributes=(SCALE, SHIFT),
     requires=REQUIRES,
-    variants=variants("self_attention", (), masked=False),
+    variants=variants("self_attention"),
     patterns=PATTERNS,
     reference=reference,
     max_elements=2**40,

@@ -10,7 +10,7 @@ import numpy as np
 from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, size_of
 from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Launch, Tensor, Variant
 
-from ..attention.declaration import CLAIMED, MOST_DEPTH, attended, claims, d, h
+from ..attention.declaration import CLAIMED, MOST_DEPTH, attended, claims, d, h, of_tiles
 from ..attention.declaration import variants as of_separate_tensors
 from ..windows.declaration import IN_FLOATS, rows_in_groups
 
@@ -37,6 +37,8 @@ REQUIRES = (d <= MOST_DEPTH) & (windows * h * tokens <= INT32_MAX) & (3 * a * b 
 REQUIRES &= (shift <= r - 1) & (shift <= c - 1)
 # What divided_keys.cuh says: a warp has 32 keys at a time, in a part of shared memory of its own.
 WARPS, QUERIES, KEYS_OF_WARP = 8, 16, 32
+# Tokens from which on, with a mask, tiles that lie ready were faster, on an H200: results/printed/tiles.txt of docs.
+LONG = 512
 # Operations. The smallest in an engine that was faster were those of a Swin-T's last stage for one image, 7 million, in
 # fp32. In 16 bits small ones are taken in groups alone.
 ENOUGH = 5_000_000
@@ -67,12 +69,19 @@ def attended_in_windows(x: np.ndarray, scale: float, shift: int, mask: np.ndarra
     return np.roll(together, (shift, shift), (1, 2)).reshape(n, a, r, b, c, h, d)
 
 
-def variants(kernel: str, extras: tuple[Dim, ...], *, masked: bool) -> tuple[Variant, ...]:
-    """Make the variants of a kernel; ``extras`` are the integers of its launches that come after a, r, b and h."""
+def variants(kernel: str, extras: tuple[Dim, ...] = (), *, mask_tiles: Dim | None = None) -> tuple[Variant, ...]:
+    """Make the variants of a kernel; ``extras`` are the integers of its launches that come after a, r, b and h.
+
+    ``mask_tiles``: the tiles of queries that its mask has, of all its matrices, if it has one.
+    """
     integers = (a, r, b, h, *extras)
+    tiles: tuple[Variant, ...] = ()
+    if mask_tiles is not None:
+        tiles = (of_tiles(kernel, windows, tokens, h, h, mask_tiles, integers, tokens >= LONG),)
     return (
         divided(kernel, tokens, windows * h, integers),
-        *of_separate_tensors(kernel, windows, tokens, integers, masked=masked),
+        *tiles,
+        *of_separate_tensors(kernel, windows, tokens, integers, masked=mask_tiles is not None),
     )
 
 

@@ -53,14 +53,32 @@ def computed_on_cpu(
     Without ``maps`` it is launched as a route does that cannot pass tensor maps.
     """
     kernel = bound.kernel
+    folder = factory.mktemp("on_cpu")
+    (folder / "workspace").write_bytes(b"\xff" * bound.workspace_bytes(variant))
+    for tensor, array in zip(kernel.inputs, inputs, strict=True):
+        padding = np.nan if array.dtype.kind not in "iu" else 7  # behind the last channel: nothing may come of it
+        LAYOUTS[tensor.layout].store(array, padding).tofile(folder / tensor.name)
+    for part in variant.parts:
+        _launch_on_cpu(bound, part, folder, factory, checks, maps)
+    results = []
+    for index, tensor in enumerate(kernel.outputs):
+        stored = np.fromfile(folder / tensor.name, numpy_dtype(bound.output_dtypes[index]))
+        array, padding = LAYOUTS[tensor.layout].load(
+            stored.reshape(bound.stored_output_shapes[index]), bound.output_shapes[index]
+        )
+        assert not np.any(padding), "there are zeros behind the last channel"
+        results.append(array)
+    return results
+
+
+def _launch_on_cpu(
+    bound: Bound, variant: Variant, folder: Path, factory: pytest.TempPathFactory, checks: str, maps: bool
+) -> None:
+    """Run one launch, whose inputs, outputs and workspace are files in ``folder``."""
     launch = bound.specialized.launch(variant)
     sizes = dict(bound.axes)
     sizes |= dict.fromkeys(frozenset().union(*(dim.axes for dim in launch.dims)) - sizes.keys(), MULTIPROCESSORS)
     grid_x, grid_y, _, shared_bytes, *extras = (dim.evaluate(sizes) for dim in launch.dims)
-    folder = factory.mktemp("on_cpu")
-    for tensor, array in zip(kernel.inputs, inputs, strict=True):
-        padding = np.nan if array.dtype.kind not in "iu" else 7  # behind the last channel: nothing may come of it
-        LAYOUTS[tensor.layout].store(array, padding).tofile(folder / tensor.name)
     words = [
         grid_x,
         grid_y,
@@ -72,17 +90,9 @@ def computed_on_cpu(
     ]
     passed = bound.specialized.maps(variant) if maps else ()
     words += [size for each in passed for size in each.sizes(sizes)]
+    words += [bound.workspace_bytes(variant)] if launch.workspace else []
     program = _program(bound, variant, factory, checks, passed)
     subprocess.run([program, *map(str, words)], cwd=folder, check=True)
-    results = []
-    for index, tensor in enumerate(kernel.outputs):
-        stored = np.fromfile(folder / tensor.name, numpy_dtype(bound.output_dtypes[index]))
-        array, padding = LAYOUTS[tensor.layout].load(
-            stored.reshape(bound.stored_output_shapes[index]), bound.output_shapes[index]
-        )
-        assert not np.any(padding), "there are zeros behind the last channel"
-        results.append(array)
-    return results
 
 
 def unchanged(plain: list[np.ndarray]) -> None:
@@ -165,9 +175,15 @@ def _program(
         shape, box = ", ".join(["number()"] * len(each.box)), ", ".join(map(str, each.box))
         lines.append(f"const TensorMap map{index} = {{{each.tensor}, {each.element_bytes}, {{{shape}}}, {{{box}}}}};")
         arguments.append(f"map{index}")
+    if variant.launch.workspace:
+        lines.append('const auto workspace = read("workspace");')
+        lines.append("const size_t workspace_bytes = number();")
+        arguments.insert(len(arguments) - len(maps), "workspace")
     call = f"{kernel.entry(variant)}({', '.join(arguments)})"
     lines.append(f"launch(grid_x, grid_y, threads, shared_bytes, cluster_size, [&] {{ {call}; }});")
     lines += [f'write("{tensor.name}", {tensor.name}, {tensor.name}_bytes);' for tensor in kernel.outputs]
+    if variant.launch.workspace:
+        lines.append('write("workspace", workspace, workspace_bytes);')
     source = str(kernel.source_dir / variant.source)
     text = (
         _MAIN.replace("SOURCE", source).replace("CHECKS", checks).replace("LINES", "\n".join(f"  {x}" for x in lines))

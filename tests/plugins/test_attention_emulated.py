@@ -55,6 +55,12 @@ def check(
         pytest.param("attention", "wgmma256", {**PLAIN, "m": 600, "t": 65}, marks=pytest.mark.slow),
         pytest.param("self_attention", "wgmma256", {**TOKENS_FIRST, "r": 290}, marks=pytest.mark.slow),
         ("self_attention", "wgmma128", WINDOWS),
+        (
+            "masked_self_attention",
+            "tiles",
+            {**SEQUENCE, "r": 150, "mask_windows": 1, "mask_heads": 2, "mask_rows": 150},
+        ),
+        pytest.param("masked_self_attention", "tiles", WINDOWS | ALL_MASKS, marks=pytest.mark.slow),
     ],
     ids=str,
 )

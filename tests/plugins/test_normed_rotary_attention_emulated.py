@@ -30,6 +30,8 @@ ATTRIBUTES = {"scale": 0.3, "repeats": 3, "epsilon": 1e-6}
         ("divided", FEW_HEADS),
         pytest.param("divided", LEAST, marks=pytest.mark.slow),
         ("rows", LEAST),
+        ("tiles", {**FEW_HEADS, "t": 150, "mask_rows": 150}),
+        pytest.param("tiles", DEEP, marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -18,6 +19,8 @@ DEEP = {"n": 1, "b": 1, "t": 69, "g": 1, "d": 80, "mask_heads": 3, "mask_rows": 
 # More keys than warps have at a time, and warps that have none.
 FEW_HEADS = {"n": 2, "b": 2, "t": 101, "g": 1, "d": 64, "mask_heads": 1, "mask_rows": 101}
 MANY_KEYS = {"n": 1, "b": 1, "t": 300, "g": 1, "d": 16, "mask_heads": 1, "mask_rows": 1}
+# Tiles of 128 tokens, the last one with a few; a mask for each text and head.
+LONG = {"n": 1, "b": 2, "t": 300, "g": 1, "d": 32, "mask_heads": 3, "mask_rows": 300}
 ATTRIBUTES = {"scale": 0.3, "repeats": 3}
 
 
@@ -32,6 +35,10 @@ ATTRIBUTES = {"scale": 0.3, "repeats": 3}
         ("divided", FEW_HEADS),
         pytest.param("divided", MANY_KEYS, marks=pytest.mark.slow),
         ("rows", DEEP),
+        ("tiles", LONG),
+        pytest.param("tiles", {**SHARED, "t": 131, "mask_rows": 131}, marks=pytest.mark.slow),
+        pytest.param("tiles", {**LONG, "b": 1, "d": 96, "mask_heads": 1, "mask_rows": 1}, marks=pytest.mark.slow),
+        pytest.param("tiles", {**LONG, "b": 1, "d": 128}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -56,6 +63,70 @@ def test_a_mask_hides_keys(
 ) -> None:
     for variant in ("tensor64", "divided"):
         assert disagreement_on_cpu(KERNEL, variant, SHARED, ATTRIBUTES, change, tmp_path_factory, "fp16") is None
+
+
+def hide_later_keys(arrays: list[np.ndarray], hidden: float = -np.inf) -> None:
+    mask = arrays[3]
+    mask[..., ~np.tri(mask.shape[-1], dtype=bool)] = hidden
+
+
+def hide_later_keys_by_the_least_number(arrays: list[np.ndarray]) -> None:
+    hide_later_keys(arrays, float(ml_dtypes.finfo(arrays[3].dtype).min))
+
+
+def hide_padding_and_later_keys(arrays: list[np.ndarray]) -> None:
+    """Some rows have no key; one whole tile, and part of the next one."""
+    hide_later_keys(arrays)
+    arrays[3][0, ..., :140] = -np.inf
+
+
+def hide_all_but_a_few_keys(arrays: list[np.ndarray]) -> None:
+    """The first tile counts for the first row alone, the second one for no row."""
+    arrays[3][...] = -np.inf
+    arrays[3][..., 0, 5] = 0.5
+    arrays[3][..., 1:, 290:] = 0.0
+
+
+def hide_a_key_that_is_no_number(arrays: list[np.ndarray]) -> None:
+    """0 times NaN is NaN: all rows of these heads are, also those whose mask hides the token."""
+    hide_later_keys(arrays)
+    arrays[0][0, 1, -1, 3, 0, 3] = np.nan
+
+
+def hide_a_value_that_is_no_number(arrays: list[np.ndarray]) -> None:
+    hide_later_keys(arrays)
+    arrays[0][0, 0, -1, 4, 0, 3] = np.nan
+
+
+def scores_as_large_as_the_mask(arrays: list[np.ndarray]) -> None:
+    """Of the first queries, the keys that the least float16 hides have larger sums than the others."""
+    hide_later_keys_by_the_least_number(arrays)
+    x, cos, sin, _ = arrays
+    cos[...], sin[...] = 1.0, 0.0
+    x[..., :4, :, :] = 0.0
+    x[..., :3, :, 0] = 512.0
+    x[:, :, :128, 3, :, 0] = -256.0
+    x[:, :, 128:, 3, :, 0] = 256.0
+
+
+@needs_gcc
+@pytest.mark.parametrize("types", ["fp16", pytest.param("bf16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "change",
+    [
+        hide_later_keys,
+        hide_later_keys_by_the_least_number,
+        hide_padding_and_later_keys,
+        hide_all_but_a_few_keys,
+        hide_a_key_that_is_no_number,
+        hide_a_value_that_is_no_number,
+        scores_as_large_as_the_mask,
+    ],
+)
+def test_tiles_that_a_mask_hides_change_nothing(
+    change: Callable[[list[np.ndarray]], None], types: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert disagreement_on_cpu(KERNEL, "tiles", LONG, ATTRIBUTES, change, tmp_path_factory, types) is None
 
 
 @needs_gcc

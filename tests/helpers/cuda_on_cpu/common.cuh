@@ -62,7 +62,8 @@ inline float __int_as_float(int v) { float f; std::memcpy(&f, &v, 4); return f; 
 inline int __float_as_int(float v) { int i; std::memcpy(&i, &v, 4); return i; }
 inline float __uint_as_float(unsigned v) { return __int_as_float(static_cast<int>(v)); }
 inline unsigned __float_as_uint(float v) { return static_cast<unsigned>(__float_as_int(v)); }
-inline int atomicMax(int* to, int value) { const int before = *to; *to = max(before, value); return before; }
+template <typename T>
+T atomicMax(T* to, T value) { const T before = *to; *to = max(before, value); return before; }
 template <typename T>
 T atomicAdd(T* to, T value) { const T before = *to; *to += value; return before; }
 inline int __ffs(int v) { return __builtin_ffs(v); }
