@@ -128,8 +128,8 @@ def of_tiles(
 ) -> Variant:
     """Make the variant of arrange.cuh and by_arranged_tiles.cuh for masked sequences of so many tokens.
 
-    A token has ``heads`` of queries, ``groups`` of keys and as many of values; ``mask_tiles``: tiles of queries that the
-    mask has, of all its matrices.
+    A token has ``heads`` of queries, ``groups`` of keys and as many of values. ``mask_tiles``: the tiles of queries in
+    all matrices of the mask.
     """
     tiles = ceil_div(tokens, TILE_ROWS)
     rows = sequences * (heads + 2 * groups) * tiles

@@ -1,10 +1,10 @@
-"""Say what ``bench`` times of ``masked_self_attention``: the windows of a Swin, with and without a shift."""
+"""Say what ``bench`` times of ``masked_self_attention``: windows of a Swin, and long texts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lenet_trt.bench.rows import Rows, row_workloads
+from lenet_trt.bench.rows import Rows, causal_mask, row_workloads
 from lenet_trt.bench.workload import Workload
 from lenet_trt.bench.workloads import Extent
 
@@ -19,6 +19,7 @@ SIZES = (
     Rows("Swin-T, shifted windows, 32 images", (32, 8, 7, 8, 7, 3, 32, 64, 3, 49), {"shift": 3}),
     Rows("Swin-T, third stage, 1 image", (1, 2, 7, 2, 7, 12, 32, 1, 12, 49), {"shift": 0}),
     Rows("Swin-T, third stage, 32 images", (32, 2, 7, 2, 7, 12, 32, 1, 12, 49), {"shift": 0}),
+    Rows("GPT-2, 8 texts of 1,024 words", (8, 1, 1024, 1, 1, 12, 64, 1, 1, 1024), {"shift": 0}, {"mask": causal_mask}),
 )
 
 

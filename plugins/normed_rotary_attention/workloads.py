@@ -11,14 +11,14 @@ from lenet_trt.bench.rows import Rows, row_workloads
 from lenet_trt.bench.workload import Workload
 from lenet_trt.bench.workloads import Extent
 
-from ..rotary_attention.workloads import attention
+from ..rotary_attention.workloads import CAUSAL, TOLD, attention
 from . import KERNEL
 
 # Sequences, masks, tokens, heads of keys, elements; heads and queries of the mask.
 SIZES = (
-    Rows("16 heads, 8 of keys, 1 text", (1, 1, 128, 8, 128, 1, 128), {"repeats": 2}),
-    Rows("16 heads, 8 of keys, 32 texts", (32, 1, 128, 8, 128, 1, 128), {"repeats": 2}),
-    Rows("16 heads, 8 of keys, 1 long text", (1, 1, 2048, 8, 128, 1, 2048), {"repeats": 2}),
+    Rows("16 heads, 8 of keys, 1 text", (1, 1, 128, 8, 128, 1, 128), {"repeats": 2}, CAUSAL),
+    Rows("16 heads, 8 of keys, 32 texts", (32, 1, 128, 8, 128, 1, 128), {"repeats": 2}, CAUSAL),
+    Rows("16 heads, 8 of keys, 1 long text", (1, 1, 2048, 8, 128, 1, 2048), {"repeats": 2}, CAUSAL),
 )
 
 
@@ -26,11 +26,12 @@ def normed_attention(
     x: torch.Tensor,
     cos: torch.Tensor,
     sin: torch.Tensor,
-    mask: torch.Tensor,
+    mask: torch.Tensor | None,
     query_scale: torch.Tensor,
     key_scale: torch.Tensor,
     repeats: int,
 ) -> torch.Tensor:
+    """Compute the attention with a mask, or with a causal one that torch knows of."""
     n, b, t, _, g, d = x.shape
     every = x.reshape(n, b, t, -1, d)
     q, k, v = every.split([repeats * g, g, g], dim=3)
@@ -38,6 +39,19 @@ def normed_attention(
     return attention(torch.cat([q, k, v], dim=3).reshape(x.shape), cos, sin, mask, repeats)
 
 
+def causal(
+    x: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    _: torch.Tensor,
+    query_scale: torch.Tensor,
+    key_scale: torch.Tensor,
+    repeats: int,
+) -> torch.Tensor:
+    """Compute the same without reading the mask."""
+    return normed_attention(x, cos, sin, None, query_scale, key_scale, repeats)
+
+
 def workloads(extent: Extent) -> Iterator[Workload]:
     """Yield the attention of each length, beside torch."""
-    yield from row_workloads(KERNEL, SIZES, normed_attention, extent)
+    yield from row_workloads(KERNEL, SIZES, normed_attention, extent, {TOLD: causal})

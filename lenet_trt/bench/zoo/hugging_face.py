@@ -47,7 +47,7 @@ class T5Text(nn.Module):
 
 
 class SmolLm(nn.Module):
-    """Compute features of texts by SmolLM-135M, a LLaMA: tokens [n, 128] -> features [n, 128, 576]."""
+    """Compute features of texts by SmolLM-135M, a LLaMA: tokens [n, words] -> features [n, words, 576]."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -182,6 +182,13 @@ ZOO: tuple[ZooNetwork, ...] = (
         _FEATURES,
     ),
     ZooNetwork(
+        "smollm_long",
+        "SmolLM-135M over texts of 2,048 words",
+        _hugging_face("SmolLm"),
+        {"tokens": ZooInput((2048,), 49000)},
+        _FEATURES,
+    ),
+    ZooNetwork(
         "qwen3",
         "twelve layers of Qwen3-0.6B: queries and keys that are normalised, rotary positions, gated layers",
         _hugging_face("Qwen3"),
