@@ -6,7 +6,8 @@
 // while the tensor cores have them, the threads compute exponentials.
 // Bytes: q and y once; k and v once for each part, from L2.
 //
-// There is no mask here: what is added to scores would have to be loaded where they are, and by_tensor_cores.cuh was faster with it.
+// There is no mask here: what is added to scores would have to be loaded where they are, and by_tensor_cores.cuh was faster with it. Long sequences with
+// a mask: by_arranged_tiles.cuh.
 #pragma once
 
 #include "attention/key_ring.cuh"
