@@ -124,12 +124,13 @@ def of_tiles(
     groups: Dim,
     mask_tiles: Dim,
     integers: tuple[Dim, ...],
+    least: int,
     prefer: Condition,
 ) -> Variant:
     """Make the variant of arrange.cuh and by_arranged_tiles.cuh for masked sequences of so many tokens.
 
     A token has ``heads`` of queries, ``groups`` of keys and as many of values. ``mask_tiles``: the tiles of queries in
-    all matrices of the mask.
+    all matrices of the mask. Fewer than ``least`` tokens are not for it, and need no workspace.
     """
     tiles = ceil_div(tokens, TILE_ROWS)
     rows = sequences * (heads + 2 * groups) * tiles
@@ -143,7 +144,7 @@ def of_tiles(
         min_sm=90,
         only_sm=True,
         types=("fp16", "bf16"),
-        when=d.multiple_of(32),
+        when=d.multiple_of(32) & (tokens >= least),
         prefer=prefer,
         then=(
             Launch(
@@ -157,7 +158,7 @@ def of_tiles(
             ),
         ),
         # The tiles; what each tile of the mask does; the next part; the largest number of each tile.
-        workspace=rows * (tile_bytes + 4) + 16 * mask_tiles * tiles + 16,
+        workspace=(rows * (tile_bytes + 4) + 16 * mask_tiles * tiles + 16) * minimum(tokens // least, 1),
     )
 
 

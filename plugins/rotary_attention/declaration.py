@@ -77,7 +77,7 @@ def variants(kernel: str) -> tuple[Variant, ...]:
     long = maximum(t - TOKENS + (TOKENS - TOKENS_OF_WIDE) * minimum(d // 96, 1), many) >= 0
     return (
         divided(kernel, t, n * b * heads, INTEGERS),
-        of_tiles(kernel, n * b, t, heads, g, mask_tiles, INTEGERS, long),
+        of_tiles(kernel, n * b, t, heads, g, mask_tiles, INTEGERS, TOKENS_OF_MANY, long),
         *variants_of_attention(kernel, n * b, t, INTEGERS, masked=True, heads=heads),
     )
 

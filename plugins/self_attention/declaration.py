@@ -39,6 +39,7 @@ REQUIRES &= (shift <= r - 1) & (shift <= c - 1)
 WARPS, QUERIES, KEYS_OF_WARP = 8, 16, 32
 # Tokens from which on, with a mask, tiles that lie ready were faster, on an H200: results/printed/tiles.txt of docs.
 LONG = 512
+LEAST = 256  # for that variant: windows of an image have fewer, and there are many of them
 # Operations. The smallest in an engine that was faster were those of a Swin-T's last stage for one image, 7 million, in
 # fp32. In 16 bits small ones are taken in groups alone.
 ENOUGH = 5_000_000
@@ -77,7 +78,7 @@ def variants(kernel: str, extras: tuple[Dim, ...] = (), *, mask_tiles: Dim | Non
     integers = (a, r, b, h, *extras)
     tiles: tuple[Variant, ...] = ()
     if mask_tiles is not None:
-        tiles = (of_tiles(kernel, windows, tokens, h, h, mask_tiles, integers, tokens >= LONG),)
+        tiles = (of_tiles(kernel, windows, tokens, h, h, mask_tiles, integers, LEAST, tokens >= LONG),)
     return (
         divided(kernel, tokens, windows * h, integers),
         *tiles,

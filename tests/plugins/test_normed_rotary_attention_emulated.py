@@ -31,7 +31,7 @@ ATTRIBUTES = {"scale": 0.3, "repeats": 3, "epsilon": 1e-6}
         pytest.param("divided", LEAST, marks=pytest.mark.slow),
         ("rows", LEAST),
         ("tiles", {**FEW_HEADS, "t": 150, "mask_rows": 150}),
-        pytest.param("tiles", DEEP, marks=pytest.mark.slow),
+        pytest.param("tiles", {**DEEP, "t": 131}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
