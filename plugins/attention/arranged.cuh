@@ -24,7 +24,7 @@ struct Arranged {
   unsigned char* const memory;  // the tiles [images, heads of a token, tiles]
   MaskTile* const mask_tiles;   // [matrices, tiles of its queries, tiles of keys]
   int* const next_part;         // that no block has taken yet
-  // Of the numbers of each tile, in the order of the tiles, the largest magnitude: of queries and keys; of values infinity or NaN, or 0 if all are finite.
+  // Of each tile, in their order: of queries and keys the largest magnitude; of values 0, or NaN where one is not finite.
   float* const largest;
 
   __device__ __forceinline__ Arranged(void* workspace, int images, int heads, int groups, int tokens, int mask_tiles)

@@ -101,6 +101,18 @@ def test_the_source_computes_the_reference(
     check(name, variant, axes, tmp_path_factory, types=types)
 
 
+def test_windows_need_no_workspace() -> None:
+    """An engine reserves what its variants need, and an image has many windows."""
+    kernel = registry.kernel("masked_self_attention")
+    tiles = kernel.variant("tiles")
+    for axes, needed in ((WINDOWS | ALL_MASKS, False), ({**SEQUENCE, "r": 300, **OF_KEYS}, True)):
+        sizes = dict(axes)
+        shift = sizes.pop("shift", 0)
+        bound = kernel.bind_axes(sizes, kernel.types_named("fp16"), {"scale": 0.3, "shift": shift})
+        assert bound.fits(tiles) is needed
+        assert bool(bound.workspace_bytes(tiles)) is needed
+
+
 @needs_gcc
 @pytest.mark.parametrize("place", ["q", "k", "v"])
 @pytest.mark.parametrize("value", [np.inf, np.nan, 65510.0, 1e30])
