@@ -366,8 +366,16 @@ def largest_workspace(
         for declared, size in zip(tensor.shape, shape, strict=True):
             if isinstance(declared, AxisValue):
                 most[declared.name] = max(most.get(declared.name, 0), size)
-    used = [variant for variant in kernel.variants if variant.types is None or types.name in variant.types]
-    return max(0, *(as_dim(variant.workspace).substitute(known).largest(most) for variant in used))
+    fixed = {**known, **{name: size for name, size in most.items() if name in kernel.static_axes}}
+
+    def may_run(variant: Variant) -> bool:
+        """Return whether types and static sizes leave it possible."""
+        parts = () if variant.when is None else variant.when.comparisons
+        possible = all(part.evaluate(fixed) for part in parts if part.axes <= fixed.keys())
+        return possible and (variant.types is None or types.name in variant.types)
+
+    used = filter(may_run, kernel.variants)
+    return max((as_dim(variant.workspace).substitute(known).largest(most) for variant in used), default=0)
 
 
 def types_of_call(kernel: Kernel, input_dtypes: Sequence[str]) -> Types:

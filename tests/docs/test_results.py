@@ -16,6 +16,8 @@ RECORDS = sorted(path for folder in ("h200", "verify", "zoo") for path in (RESUL
 MOST_BYTES = 1_500_000
 # Their time was limited, which the page says.
 STOPPED = {"h200/kernels_networks", "h200/kernels_rows", "zoo/h200_fp16"}
+# Their floors count all products; the mask hides half of them, which the kernel leaves out.
+CAUSAL = {"rotary_attention 32 heads, 8 of keys, 1 longer text fp16"}
 
 
 def _name(path: Path) -> str:
@@ -46,7 +48,8 @@ def test_none_of_our_kernels_is_faster_than_its_floor(path: Path) -> None:
     for workload in measured_workloads(load_record(path)):
         for row in workload.rows:
             if row.stats is not None and row.extra.get("ours"):
-                assert row.stats.median_us >= 0.9 * workload.floor_us, f"{row.key}: faster than the floor"
+                needed = 0.5 if workload.name in CAUSAL else 1.0
+                assert row.stats.median_us >= 0.9 * needed * workload.floor_us, f"{row.key}: faster than the floor"
 
 
 @each_record
