@@ -370,8 +370,7 @@ def largest_workspace(
 
     def may_run(variant: Variant) -> bool:
         """Return whether types and static sizes leave it possible."""
-        parts = () if variant.when is None else variant.when.comparisons
-        possible = all(part.evaluate(fixed) for part in parts if part.axes <= fixed.keys())
+        possible = variant.when is None or variant.when.decided(fixed) is not False
         return possible and (variant.types is None or types.name in variant.types)
 
     used = filter(may_run, kernel.variants)

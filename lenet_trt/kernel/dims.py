@@ -234,6 +234,19 @@ class Condition:
         holds = _RELATIONS[self.relation](self.left.evaluate(values), self.right.evaluate(values))
         return holds and (self.also is None or self.also.evaluate(values))
 
+    def substitute(self, values: Mapping[str, int]) -> Condition:
+        """Return the same condition with some axes known."""
+        left, right = self.left.substitute(values), self.right.substitute(values)
+        return replace(self, left=left, right=right, also=None if self.also is None else self.also.substitute(values))
+
+    def decided(self, values: Mapping[str, int]) -> bool | None:
+        """Return whether it holds, as far as these values tell; None where that depends on other axes."""
+        parts = self.substitute(values).comparisons
+        known = [part for part in parts if isinstance(part.left, Constant) and isinstance(part.right, Constant)]
+        if not all(part.evaluate({}) for part in known):
+            return False
+        return True if len(known) == len(parts) else None
+
     def __and__(self, other: Condition) -> Condition:
         return replace(self, also=other if self.also is None else self.also & other)
 

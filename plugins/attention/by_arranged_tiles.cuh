@@ -69,8 +69,7 @@ struct SeenTiles {
 
   __device__ __forceinline__ SeenTiles(const TiledPart& part, int repeats, const WindowMask& mask, const Arranged& of) : count(of.tiles) {
     const int lane = threadIdx.x % 32, of_matrix = ceil_div(mask.rows, kTileRows);
-    const int matrix = part.image % mask.windows * mask.heads + (mask.heads == 1 ? 0 : part.head);
-    of_mask = of.mask_tiles + static_cast<size_t>(matrix * of_matrix + (mask.rows == 1 ? 0 : part.tile)) * count;
+    of_mask = of.mask_tiles + static_cast<size_t>(mask.matrix(part.image, part.head) * of_matrix + (mask.rows == 1 ? 0 : part.tile)) * count;
     const float* const keys = of.largest + of.number(part.image, of.heads + part.head / repeats, 0);
     const float* const values = keys + static_cast<size_t>(of.groups) * count;
     unsigned largest = 0;

@@ -40,9 +40,9 @@ struct WindowMask {
   const int windows, heads, rows, t;  // windows, heads and rows: of the mask
 
   using Row = Mask::Row;
+  __device__ __forceinline__ int matrix(int window, int head) const { return window % windows * heads + (heads == 1 ? 0 : head); }
   __device__ __forceinline__ Row row(int window, int head, int query) const {
-    const int matrix = window % windows * heads + (heads == 1 ? 0 : head);
-    return {mask + (static_cast<size_t>(matrix) * rows + (rows == 1 ? 0 : query)) * t};
+    return {mask + (static_cast<size_t>(matrix(window, head)) * rows + (rows == 1 ? 0 : query)) * t};
   }
 };
 

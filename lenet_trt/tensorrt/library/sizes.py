@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
-from lenet_trt.kernel.dims import AxisValue, Condition, Constant, Dim
+from lenet_trt.kernel.dims import AxisValue, Condition, Dim
 
 
 @dataclass(frozen=True)
@@ -31,19 +31,15 @@ class KnownSizes:
 
     def decided(self, condition: Condition | None) -> bool | None:
         """Whether the condition holds, as far as the known sizes tell; None where that depends on open ones."""
-        decisions = [_decision(part) for part in self._parts(condition)]
-        return False if False in decisions else None if None in decisions else True
+        return True if condition is None else condition.decided(self.known)
 
     def simplified(self, condition: Condition | None) -> Condition | None:
         """The condition with the known sizes put in, without the comparisons that then hold."""
         result: Condition | None = None
-        for part in reversed([part for part in self._parts(condition) if _decision(part) is not True]):
+        parts = () if condition is None else condition.substitute(self.known).comparisons
+        for part in reversed([part for part in parts if part.decided({}) is not True]):
             result = part if result is None else part & result
         return result
-
-    def _parts(self, condition: Condition | None) -> Iterator[Condition]:
-        for part in condition.comparisons if condition is not None else ():
-            yield replace(part, left=self.substituted(part.left), right=self.substituted(part.right))
 
 
 def sizes_of(specialized: Specialized, input_shapes: Sequence[Shape]) -> KnownSizes:
@@ -57,10 +53,3 @@ def sizes_of(specialized: Specialized, input_shapes: Sequence[Shape]) -> KnownSi
                 if size != UNKNOWN:
                     known[declared.name] = size
     return KnownSizes(known, {name: place for name, place in places.items() if name not in known})
-
-
-def _decision(part: Condition) -> bool | None:
-    """Whether a comparison holds, if both sides are numbers."""
-    if isinstance(part.left, Constant) and isinstance(part.right, Constant):
-        return part.evaluate({})
-    return None
