@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import Condition, axes, ceil_div, maximum, minimum, size_of
+from lenet_trt.dims import MULTIPROCESSORS, Condition, axes, ceil_div, maximum, minimum, size_of
 from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Variant, float_types
 
 from ..windows.activation import ACTIVATIONS
@@ -14,13 +14,13 @@ from ..windows.declaration import (
     IMAGE,
     IN_FLOATS,
     IN_GROUPS,
-    THREADS_AT_ONCE,
     direct_launch,
     h,
     n,
     out_h,
     out_w,
     pad,
+    run,
     size,
     stride,
     strips,
@@ -29,14 +29,12 @@ from ..windows.declaration import (
 )
 
 (group,) = axes("group")
-TILE_THREADS = 64
-TILE_ROWS = 7
-TILE_SHARED_LIMIT = 60 * 1024
 BAND_TILES = 4
 BAND_WARPS = 4
+# Of columns.cuh: threads of a block, rows of x that it has in shared memory, and the least rows of outputs.
+COLUMN_THREADS, COLUMN_ROWS, COLUMN_LEAST = 128, 12, 24
 # What every architecture has.
 BAND_SHARED_LIMIT = 64 * 1024
-PACK = 16 // size_of("T")  # elements
 
 
 def reference(
@@ -53,29 +51,6 @@ def reference(
     """Compute the convolution, then the activation."""
     sums = np.einsum("nchwij,cij->nchw", windows_of(x, size, stride, pad, 0.0), weights[:, 0])
     return ACTIVATIONS[activation](sums + bias[:, None, None])
-
-
-outputs = n * group * out_h * out_w
-# Fewer floats than the GPU runs threads: all blocks run at once, and none computes while another waits for its tile.
-least_tiled = size_of("T") // 4 * THREADS_AT_ONCE
-
-
-def tiling(prefer: Condition) -> Variant:
-    """Make the variant of tile.cuh. Source: ``Tiling`` there."""
-    tiles = ceil_div(out_h, TILE_ROWS)
-    band_tiles = minimum(tiles, maximum(TILE_THREADS // strips, 1))
-    planes = maximum(TILE_THREADS // (strips * band_tiles), 1)
-    units = ceil_div(n * group, planes) * ceil_div(tiles, band_tiles)
-    pitch = ceil_div(PACK + w + pad, PACK) * PACK
-    shared = planes * ((band_tiles * TILE_ROWS - 1) * stride + size) * pitch * size_of("T")
-    return Variant(
-        "tile",
-        Launch((units, 1, 1), (TILE_THREADS, 1, 1), extras=(n,), shared_bytes=shared),
-        "from shared memory",
-        source="tile.cu",
-        when=(strips <= TILE_THREADS) & (shared <= TILE_SHARED_LIMIT),
-        prefer=prefer,
-    )
 
 
 def bands(name: str, types: str, min_sm: int) -> Variant:
@@ -100,9 +75,25 @@ def bands(name: str, types: str, min_sm: int) -> Variant:
     )
 
 
-# Where seven rows a thread are faster than four.
-low_images = minimum(15 // out_h, 1) * (outputs // (1 << 18))
-much = size // 7 * (size_of("T") // 4) * (outputs // (1 << 22))
+def columns() -> Variant:
+    """Make the variant of columns.cuh. Source: ``ColumnPlan`` there."""
+    warps, of_run = COLUMN_THREADS // 32, run * size_of("T")
+    planes = maximum(32 // strips, 1)
+    blocks = ceil_div(n * group, warps * planes)
+    # Where there are few planes, blocks divide their rows.
+    parts = maximum(1, minimum(3 * MULTIPROCESSORS // blocks, out_h // COLUMN_LEAST))
+    border = ceil_div(pad, run)
+    pitch = strips + ceil_div(border, 128 // of_run) * (128 // of_run)
+    shared = warps * COLUMN_ROWS * (planes * pitch + border) * of_run
+    return Variant(
+        "columns",
+        Launch((blocks, parts, 1), (COLUMN_THREADS, 1, 1), extras=(n,), shared_bytes=shared),
+        "from shared memory, a lane down a few columns",
+        source="columns.cu",
+        min_sm=80,
+        when=stride.equals(1) & (2 * pad + 1).equals(size) & (of_run >= 4) & (strips <= 32),
+        prefer=(size >= 5) & (6 * blocks >= 7 * MULTIPROCESSORS),
+    )
 
 
 def direct(name: str, source: str, rows: int, prefer: Condition | None = None) -> Variant:
@@ -110,6 +101,8 @@ def direct(name: str, source: str, rows: int, prefer: Condition | None = None) -
     launch = direct_launch(n * group, rows, n)
     return Variant(name, launch, f"from global memory, {rows} rows a thread", source, prefer=prefer)
 
+
+many = n * group * out_h * out_w >= 1 << 18
 
 KERNEL = Kernel(
     name="depthwise_conv",
@@ -129,8 +122,8 @@ KERNEL = Kernel(
     variants=(
         bands("tensor_core", "fp16", 75),
         bands("tensor_core_bf16", "bf16", 80),
-        tiling(prefer=size.equals(7) & out_w.multiple_of(2) & (outputs >= least_tiled) & (outputs <= 1 << 21)),
-        direct("tall", "tall.cu", rows=7, prefer=(size >= 5) & stride.equals(1) & (maximum(low_images, much) >= 1)),
+        columns(),
+        direct("tall", "tall.cu", rows=7, prefer=(size >= 5) & stride.equals(1) & (out_h <= 15) & many),
         direct("direct", "kernel.cu", rows=4),
     ),
     patterns=convolution_patterns(),
@@ -140,6 +133,7 @@ KERNEL = Kernel(
         {"n": 3, "h": 7, "w": 9, "group": 5, "size": 3, "stride": 2, "pad": 1, "activation": "hardswish"},
         {"n": 5, "h": 14, "w": 14, "group": 9, "size": 7, "stride": 1, "pad": 3, "activation": "silu"},
         {"n": 2, "h": 31, "w": 33, "group": 3, "size": 7, "stride": 2, "pad": 3, "activation": "none"},
+        {"n": 2, "h": 53, "w": 20, "group": 5, "size": 7, "stride": 1, "pad": 3, "activation": "gelu"},
         {"n": 129, "h": 7, "w": 7, "group": 48, "size": 5, "stride": 1, "pad": 2, "activation": "relu6"},
         {"n": 2, "h": 60, "w": 120, "group": 2, "size": 5, "stride": 1, "pad": 0, "activation": "relu"},
         {"n": 17, "h": 48, "w": 56, "group": 64, "size": 7, "stride": 1, "pad": 3, "activation": "none"},

@@ -1,4 +1,4 @@
-// Planes of x in shared memory with a border of zeros, copied by cp.async from sm_80 on.
+// Rows of a plane of x in shared memory with a border of zeros, copied by cp.async from sm_80 on.
 //
 // A row begins after a pack (16 bytes) that ends with the left border, so that packs of x stay packs.
 #pragma once
@@ -21,28 +21,25 @@ __device__ __forceinline__ void copy_to_shared(T* to, const T* from, bool valid)
   *reinterpret_cast<Vector<T, kCount>*>(to) = valid ? load_vector<kCount>(from) : Vector<T, kCount>{};
 }
 
-// Writes the zeros left and right of kRows rows. kThreads threads call it, each with its number.
-template <int kRows, int kPitch, int kThreads>
-__device__ __forceinline__ void zero_borders(T* rows, int thread) {
+// Writes the zeros left and right of kRows rows, by a warp.
+template <int kRows, int kPitch>
+__device__ __forceinline__ void zero_borders(T* rows, int lane) {
   constexpr int kBorder = kPitch - Layer::kWidth;
-  for (int i = thread; i < kRows * kBorder; i += kThreads) {
+  for (int i = lane; i < kRows * kBorder; i += 32) {
     const int row = i / kBorder, column = i % kBorder;
     rows[row * kPitch + column + (column < kPack ? 0 : Layer::kWidth)] = from_float<T>(0.0f);
   }
 }
 
-// Starts copying kRows rows, from row `top` on, of each of kPlanes planes; what lies outside becomes zeros.
-template <int kPlanes, int kRows, int kPitch, int kThreads>
-__device__ __forceinline__ void copy_planes(T* to, const T* __restrict__ x, unsigned first_plane, unsigned planes, int top,
-                                            int thread) {
+// Starts copying kRows rows of a plane, from row `top` on, by a warp; what lies outside becomes zeros.
+template <int kRows, int kPitch>
+__device__ __forceinline__ void copy_rows(T* to, const T* __restrict__ plane, int top, int lane) {
   constexpr int kVector = greatest_divisor(Layer::kWidth, kPack), kVectors = Layer::kWidth / kVector;
 #pragma unroll 4
-  for (int i = thread; i < kPlanes * kRows * kVectors; i += kThreads) {
-    const int column = i % kVectors * kVector, row = i / kVectors;
-    const int row_of_x = top + row % kRows;
-    const unsigned plane = first_plane + row / kRows;
-    const bool valid = static_cast<unsigned>(row_of_x) < Layer::kHeight && plane < planes;
-    const T* from = valid ? x + (static_cast<size_t>(plane) * Layer::kHeight + row_of_x) * Layer::kWidth + column : x;
+  for (int i = lane; i < kRows * kVectors; i += 32) {
+    const int column = i % kVectors * kVector, row = i / kVectors, row_of_x = top + row;
+    const bool valid = static_cast<unsigned>(row_of_x) < Layer::kHeight;
+    const T* from = valid ? plane + row_of_x * Layer::kWidth + column : plane;
     copy_to_shared<kVector * static_cast<int>(sizeof(T))>(to + row * kPitch + kPack + column, from, valid);
   }
 }

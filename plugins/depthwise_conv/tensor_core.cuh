@@ -84,8 +84,9 @@ __device__ __forceinline__ void depthwise_bands(const T* __restrict__ x, const T
   const unsigned planes = static_cast<unsigned>(n) * kChannels, plane = unit / Plan::kBands;
   if (plane >= planes) return;
   const int first_row = unit % Plan::kBands * Plan::kBandTiles * 16;
-  copy_planes<1, Plan::kRows, Plan::kPitch, 32>(rows, x, plane, planes, first_row * Layer::kStride - Layer::kPad, lane);
-  zero_borders<Plan::kRows, Plan::kPitch, 32>(rows, lane);
+  const T* plane_of_x = x + static_cast<size_t>(plane) * Layer::kPlane;
+  copy_rows<Plan::kRows, Plan::kPitch>(rows, plane_of_x, first_row * Layer::kStride - Layer::kPad, lane);
+  zero_borders<Plan::kRows, Plan::kPitch>(rows, lane);
   const T* taps = w + plane % kChannels * kTaps;
   const float bias = to_float(all_bias[plane % kChannels]);
   const Bands<Plan> bands(taps, lane);
