@@ -79,7 +79,7 @@ def test_the_figures_stand_in_the_right_order(found: Ceilings) -> None:
     assert rates["fp16"] > rates["fp32"] > 1e12
     assert found.sm < 80 or rates["fp16"] * 1.1 > rates["tf32"] > 0.9 * rates["fp32"]
     launches = found.details["launches"]
-    assert 0.5 < launches["node_us"] < found.launch_us < 20
+    assert 0 < launches["node_us"] < found.launch_us
     assert found.h2d_bytes_per_s is not None
     assert 1e9 < found.h2d_bytes_per_s < found.read_bytes_per_s
     for achieved in found.details["tried"].values():

@@ -35,7 +35,8 @@ def test_rows_without_a_key_are_zeros(name: str, types: str) -> None:
         assert not got[hidden].any(), case.variant.name
         assert relative_error(got, wanted) <= case.bound.types.tolerance, case.variant.name
         variants.add(case.variant.name)
-    assert variants == {variant.name for variant in kernel.variants if variant.min_sm <= sm}
+    able = (variant for variant in kernel.variants if variant.min_sm <= sm and types in (variant.types or [types]))
+    assert variants == {variant.name for variant in able}
 
 
 @pytest.mark.parametrize("types", ["fp16", "bf16"])
@@ -50,10 +51,11 @@ def test_causal_masks_of_long_texts(name: str, least: bool, types: str) -> None:
     mask = plain[3]
     mask[..., ~np.tri(1025, dtype=bool)] = ml_dtypes.finfo(mask.dtype).min if least else -np.inf
     mask[1, ..., :150] = -np.inf  # padding: no key for the first rows
-    plain[0][0, 1, -1, 3, 1, 5] = np.nan  # of the last key of a head
+    plain[0][0, 1, -1, 3, 1, 5] = np.nan  # of the last key of the second head, which the last three heads of queries share
     (wanted,) = expected_outputs(bound, plain)
-    assert np.isnan(wanted[0, 1, 150:, :, 1]).all()
-    assert not np.isnan(wanted[0, 0]).any()
+    of_heads = wanted.reshape(2, 1025, 6, 64)
+    assert np.isnan(of_heads[1, 150:, 3:]).all()
+    assert not np.isnan(of_heads[0]).any() and not np.isnan(of_heads[1, :, :3]).any()
     rig = Rig(ExampleCase(bound, kernel.variant("tiles")), plain)
     rig.launch()
     (got,) = rig.outputs()
