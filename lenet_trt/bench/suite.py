@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -80,10 +80,13 @@ class Recording:
         self._environment = environment()
         self._clocks: list[Mapping[str, float | None]] = []
 
-    def wants(self, name: str) -> bool:
-        """Return whether to measure the workload of that name: all, or those that ``only`` names."""
+    def wants(self, name: str, whole: Container[str] = ()) -> bool:
+        """Return whether to measure the workload of that name: all, or those that ``only`` names.
+
+        A text that is one of the names ``whole`` stands for that workload alone.
+        """
         only = self._options.only
-        if not only or any(text in name for text in only):
+        if not only or any(name == text if text in whole else text in name for text in only):
             return True
         self._left_out.append(name)
         return False

@@ -262,3 +262,10 @@ def test_a_text_that_is_in_no_name_is_said(capsys: pytest.CaptureFixture[str], m
     assert main(["bench", "engines", "--only", "fp16", "Mat", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [row["case"]["workload"] for row in rows] == ["LeNet-5 fp16", "MatMul fp32"]
+
+
+def test_a_whole_name_stands_for_one_workload_alone() -> None:
+    names = ("smollm", "smollm_long", "bert")
+    for texts, wanted in ((("smollm",), ["smollm"]), (("smol",), ["smollm", "smollm_long"]), ((), list(names))):
+        found = Recording("zoo", SuiteOptions(only=texts))
+        assert [name for name in names if found.wants(name, names)] == wanted

@@ -63,7 +63,8 @@ def measure(options: SuiteOptions) -> Record:
     """
     gpu = None if options.build_only else _gpu()
     with kept_folder(options.models, "--models") as models, recording("zoo", options) as found:
-        chosen = [network for network in ZOO if found.wants(network.name)]
+        names = [network.name for network in ZOO]
+        chosen = [network for network in ZOO if found.wants(network.name, names)]
         if gpu is None:
             _build_all(chosen, models, options, found)
         else:
