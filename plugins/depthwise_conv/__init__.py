@@ -91,7 +91,7 @@ def columns() -> Variant:
         "from shared memory, a lane down a few columns",
         source="columns.cu",
         min_sm=80,
-        when=stride.equals(1) & (2 * pad + 1).equals(size) & (of_run >= 4) & (strips <= 32),
+        when=stride.equals(1) & (2 * pad + 1).equals(size) & (run >= 2) & (strips <= 32),
         prefer=(size >= 5) & (6 * blocks >= 7 * MULTIPROCESSORS),
     )
 

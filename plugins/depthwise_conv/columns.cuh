@@ -1,5 +1,5 @@
-// The depthwise convolution down columns, at stride 1, where y is as wide as x. A lane has four columns of a plane, or two or one, and goes down
-// them. It keeps the sums of the rows of outputs that a row of x reaches, so that it reads each row once.
+// The depthwise convolution down columns, at stride 1, where y is as wide as x. A lane has four columns of a plane, or two, and goes down
+// them. It keeps the sums of the rows of outputs that a row of x reaches, so it reads each row once.
 //
 // A warp has as many planes as fit. Their rows come to shared memory ahead of it, a few at a time (cp.async): each lane copies its own columns,
 // and reads those of its neighbours too. Borders of zeros lie between planes.
@@ -64,7 +64,7 @@ __device__ __forceinline__ void depthwise_columns(const T* __restrict__ x, const
                                                   T* __restrict__ y) {
   using Plan = ColumnPlan;
   constexpr int kRun = Plan::kRun, kRowBytes = Plan::kRowBytes, kStageBytes = Plan::kStageBytes;
-  static_assert(Layer::kStride == 1 && Layer::kOutWidth == Layer::kWidth && Plan::kBytes >= 4 && Plan::kStrips <= 32);
+  static_assert(Layer::kStride == 1 && Layer::kOutWidth == Layer::kWidth && Plan::kRun >= 2 && Plan::kStrips <= 32);
   extern __shared__ __align__(16) unsigned char shared[];
   const int lane = threadIdx.x % 32;
   unsigned char* const ring = shared + threadIdx.x / 32 * Plan::kBytesOfWarp;
