@@ -11,10 +11,11 @@ __device__ __forceinline__ void cluster_arrive_relaxed() {
   __syncwarp();
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
-// Publishes what was written to any block's shared memory.
+// Publishes what was written to this block's own shared memory, and nothing else: to publish all memory (arrive.release) waits for the whole GPU's.
+// What goes to another block is sent (below).
 __device__ __forceinline__ void cluster_arrive() {
   __syncwarp();
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("fence.release.sync_restrict::shared::cta.cluster;\n\tbarrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void cluster_wait() {
   __syncwarp();
@@ -28,19 +29,6 @@ __device__ __forceinline__ unsigned remote_address(unsigned local, unsigned rank
   return remote;
 }
 
-__device__ __forceinline__ void write_remote(float2* local, unsigned rank, float2 pair) {
-  const unsigned remote = remote_address(shared_address(local), rank);
-  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(remote), "f"(pair.x), "f"(pair.y) : "memory");
-}
-
-__device__ __forceinline__ void write_remote(unsigned* local, unsigned rank, unsigned value) {
-  asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(remote_address(shared_address(local), rank)), "r"(value) : "memory");
-}
-
-__device__ __forceinline__ void write_remote(unsigned long long* local, unsigned rank, unsigned long long value) {
-  asm volatile("st.shared::cluster.u64 [%0], %1;" ::"r"(remote_address(shared_address(local), rank)), "l"(value) : "memory");
-}
-
 __device__ __forceinline__ float4 read_remote(const float* local, unsigned rank) {
   float4 four;
   asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -50,28 +38,30 @@ __device__ __forceinline__ float4 read_remote(const float* local, unsigned rank)
   return four;
 }
 
-// Sends floats (1, 2 or 4; aligned to their bytes) to the same place in the shared memory of block `rank`, and their bytes to the
-// same barrier there (bulk.cuh): it needs no other barrier, and the sender waits for nothing. Addresses are numbers (shared_address).
-template <int kCount>
-__device__ __forceinline__ void send_remote(unsigned local, unsigned barrier, unsigned rank, const float (&v)[kCount]) {
+// Sends 4, 8 or 16 bytes, aligned to themselves, to the same place in the shared memory of block `rank`, and their number to the same barrier there
+// (bulk.cuh): it needs no other barrier, and the sender waits for nothing. Addresses are numbers (shared_address).
+template <typename Value>
+__device__ __forceinline__ void send_remote(unsigned local, unsigned barrier, unsigned rank, const Value& value) {
   const unsigned to = remote_address(local, rank), counts = remote_address(barrier, rank);
-  if constexpr (kCount == 4) {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
-                 "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(counts)
+  const unsigned* words = reinterpret_cast<const unsigned*>(&value);
+  if constexpr (sizeof(Value) == 16) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.u32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+                 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "r"(counts)
                  : "memory");
-  } else if constexpr (kCount == 2) {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to), "f"(v[0]),
-                 "f"(v[1]), "r"(counts)
+  } else if constexpr (sizeof(Value) == 8) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.u32 [%0], {%1, %2}, [%3];" ::"r"(to), "r"(words[0]),
+                 "r"(words[1]), "r"(counts)
                  : "memory");
   } else {
-    static_assert(kCount == 1, "no store of this width");
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(to), "f"(v[0]), "r"(counts)
+    static_assert(sizeof(Value) == 4, "no store of this width");
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(to), "r"(words[0]), "r"(counts)
                  : "memory");
   }
 }
 
-// Waits for the phase of this parity, and for what other blocks have sent in it.
-__device__ __forceinline__ void wait_for_remote(unsigned barrier, unsigned parity) {
+// Waits for the phase of this parity, 0 for the first, and for what other blocks have sent in it. It throws away the L1 cache; a fence of shared memory
+// alone would keep it, and wait for all loads that are under way.
+__device__ __forceinline__ void wait_for_remote(unsigned barrier, unsigned parity = 0) {
   asm volatile(
       "{\n\t"
       ".reg .pred done;\n\t"

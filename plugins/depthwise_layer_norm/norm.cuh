@@ -73,7 +73,7 @@ struct Join {
       } else {
 #pragma unroll
         for (int other = 0; other < P::kBlocks; ++other) {
-          send_remote(shared_address(&at(P::kOwn + P::rank(), pixel)), barrier, other, {own.x, own.y, own.z, own.w});
+          send_remote(shared_address(&at(P::kOwn + P::rank(), pixel)), barrier, other, own);
         }
       }
     }

@@ -47,7 +47,7 @@ __device__ __forceinline__ void convolve_and_normalise(unsigned char* shared, co
   __syncthreads();
   if (has_tile) join.groups(sent);
   if constexpr (kBlocks > 1) {
-    wait_for_remote(sent, 0);
+    wait_for_remote(sent);
     if (has_tile) join.blocks();
   }
   __syncthreads();

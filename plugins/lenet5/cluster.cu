@@ -215,7 +215,7 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
 #pragma unroll
       for (int to = 0; to < kPushBlocks; ++to) {
         const unsigned block = first_block + to;
-        push(remote_address(target, block), feature, remote_address(features_barrier, block));
+        send_remote(target, features_barrier, block, feature);
       }
     }
   }
@@ -280,7 +280,7 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
       for (int j = 0; j < kPart; ++j) sum = fmaf(hidden1[which * kRowsHere + part2 * kPart + j], weight2[j], sum);
       const unsigned part = rank * kPartsHere + part2;
       const unsigned target = shared_address(sums2 + (which / kBlocks * kParts + part) * kFc2 + output2);
-      push(remote_address(target, which % kBlocks), sum, remote_address(sums_barrier, which % kBlocks));
+      send_remote(target, sums_barrier, which % kBlocks, sum);
     }
   }
 

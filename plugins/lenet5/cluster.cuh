@@ -1,4 +1,4 @@
-// What blocks of a cluster exchange, as PTX: values that count their bytes on the receiver's mbarrier.
+// Barriers: of what blocks of a cluster send each other (block_cluster.cuh), and of some threads of a block.
 #pragma once
 
 #include "block_cluster.cuh"
@@ -12,8 +12,7 @@ __device__ __forceinline__ void begin_barrier(unsigned barrier, unsigned bytes) 
   expect_bytes(barrier, bytes);
 }
 
-// Waits for the phase of this parity: 0 for the first.
-// The fence orders shared memory alone: an acquire of the whole cluster would also throw away the L1 cache.
+// Waits for the phase of this parity, 0 for the first, as wait_for_remote does, where no load is under way: the fence keeps the L1 cache.
 __device__ __forceinline__ void wait_bytes(unsigned barrier, unsigned parity = 0) {
   asm volatile(
       "{\n\t"
@@ -25,19 +24,6 @@ __device__ __forceinline__ void wait_bytes(unsigned barrier, unsigned parity = 0
       "}" ::"r"(barrier),
       "r"(parity)
       : "memory");
-}
-
-__device__ __forceinline__ void push(unsigned remote, float value, unsigned remote_barrier) {
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(remote),
-               "r"(__float_as_uint(value)), "r"(remote_barrier)
-               : "memory");
-}
-
-__device__ __forceinline__ void push4(unsigned remote, float4 value, unsigned remote_barrier) {
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(remote),
-               "r"(__float_as_uint(value.x)), "r"(__float_as_uint(value.y)), "r"(__float_as_uint(value.z)),
-               "r"(__float_as_uint(value.w)), "r"(remote_barrier)
-               : "memory");
 }
 
 // A barrier of `threads` threads of the block, a multiple of 32; barrier 0 is __syncthreads.

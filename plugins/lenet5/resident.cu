@@ -164,7 +164,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
         const unsigned row = image_row - S::image_row(block), column = quad - S::image_col(block) / 4;
         if (row < S::kImageRows && column < kQuads) {
           const unsigned target = shared_address(image + row * S::kImageStride + 4 * column);
-          push4(remote_address(target, block), value, remote_address(image_barrier, block));
+          send_remote(target, image_barrier, block, value);
         }
       }
     }
@@ -188,9 +188,9 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
       cluster_wait();
 #pragma unroll
       for (int to = 0; to < kPushBlocks; ++to) {
-        const unsigned block = first_block + to, barrier = remote_address(features_barrier, block);
-        push(remote_address(target, block), feature, barrier);
-        if (rank == 0 && element == 0) push(remote_address(shared_address(&gave_up), block), gave_up_here, barrier);
+        const unsigned block = first_block + to;
+        send_remote(target, features_barrier, block, feature);
+        if (rank == 0 && element == 0) send_remote(shared_address(&gave_up), features_barrier, block, gave_up_here);
       }
     }
 
@@ -228,7 +228,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
       float sum = 0.0f;
 #pragma unroll
       for (int i = 0; i < kRowsHere; ++i) sum = fmaf(hidden1[i], weight2[i], sum);
-      push(remote_address(shared_address(sums2 + rank * kFc2 + thread), 0), sum, remote_address(sums_barrier, 0));
+      send_remote(shared_address(sums2 + rank * kFc2 + thread), sums_barrier, 0, sum);
     }
     if (has_fc3) {
       wait_bytes(sums_barrier, parity);

@@ -145,12 +145,11 @@ extern "C" __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kTh
 #pragma unroll
   for (int i = 0; i < kUnits; ++i) {
     const int unit = thread / kLanes + i * kGroups;
-    const float sum[1] = {of_units[i]};
-    if (unit < kHidden) send_remote(shared_address(&rest.sent[rank][unit]), all_sent, thread % kLanes, sum);
+    if (unit < kHidden) send_remote(shared_address(&rest.sent[rank][unit]), all_sent, thread % kLanes, of_units[i]);
   }
   OfHidden::Piece of_hidden[kGates][OfHidden::kPieces];
   load_weights<OfHidden>(of_hidden, w2 + static_cast<size_t>(first) * kHidden, kHidden, own, kHidden);
-  wait_for_remote(all_sent, 0);
+  wait_for_remote(all_sent);
   if (thread < kHidden) {
     float sum = bias1;
 #pragma unroll

@@ -13,9 +13,9 @@ rows, n, k = axes("rows n k")
 THREADS = 512
 BLOCKS = 8
 MOST = 128
-# What pick.cuh and cluster.cu have in shared memory: the pool and digits of a block, and of each block of its cluster
-# elements that are told, and keys.
-POOL_BYTES, TOLD, GATHERED = 24_672 + 128, 128, 258
+# What pick.cuh and cluster.cu have in shared memory: the pool and digits of a block, of each block of its cluster
+# elements that are told, and keys; and barriers.
+POOL_BYTES, TOLD, GATHERED, BARRIERS = 24_672 + 128, 128, 258, 32
 LANES_THREADS = 256
 AT_ONCE = 4  # blocks of a multiprocessor
 LONG = 131_072  # eight blocks have enough to do
@@ -37,7 +37,7 @@ def cluster(name: str, blocks: int, prefer: Condition) -> Variant:
             (blocks * rows, 1, 1),
             (THREADS, 1, 1),
             (rows,),
-            POOL_BYTES + blocks * (4 * TOLD + 8 * GATHERED + 4),
+            POOL_BYTES + blocks * (4 * TOLD + 8 * GATHERED + 4) + BARRIERS,
         ),
         f"a cluster of {blocks} blocks a row",
         source="cluster.cu",

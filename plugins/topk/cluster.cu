@@ -3,9 +3,10 @@
 // x [rows, N] -> values [rows, K], indices [rows, K] int32.
 //
 // Mapping: 8 or 4 blocks share a row. Their warps find a bound together; each block picks the keys of its part that reach it (pick.cuh),
-// and writes them into the shared memory of all blocks. Then it ranks its own keys among all of them.
+// and sends them to all blocks. Then it ranks its own keys among all of them.
 // Bytes: x once.
 #include "block_cluster.cuh"
+#include "bulk.cuh"
 #include "topk/pick.cuh"
 
 namespace topk {
@@ -15,20 +16,47 @@ struct SharedByCluster : Shared<kBlocks> {
   // By blocks; two keys more, so that lanes that read the same place of several lists read different banks.
   alignas(16) Key gathered[kBlocks][kMost + 2];
   unsigned counts[kBlocks];
+  unsigned long long all_told, all_counted, all_gathered;  // barriers
 };
 
 template <int kBlocks>
 struct BlocksOfCluster {
   SharedByCluster<kBlocks>& mine;
 
+  __device__ __forceinline__ void begin() const {
+    if (threadIdx.x == 0) {
+      const unsigned told = shared_address(&mine.all_told), counted = shared_address(&mine.all_counted);
+      init_barrier(told);
+      init_barrier(counted);
+      init_barrier(shared_address(&mine.all_gathered));
+      expect_bytes(told, kBlocks * kWarps * Telling<kBlocks>::kOfWarp * static_cast<int>(sizeof(unsigned)));
+      expect_bytes(counted, sizeof(mine.counts));
+    }
+    cluster_arrive_relaxed();  // this block has barriers, which others may count on
+  }
   __device__ __forceinline__ void wait() const { cluster_wait(); }
   __device__ __forceinline__ void tell(int place, unsigned element) const {
 #pragma unroll
-    for (int block = 0; block < kBlocks; ++block) write_remote(&mine.told[place], block, element);
+    for (int block = 0; block < kBlocks; ++block) send_remote(shared_address(&mine.told[place]), shared_address(&mine.all_told), block, element);
   }
-  __device__ __forceinline__ void hear() const {
-    cluster_arrive();
-    cluster_wait();
+  __device__ __forceinline__ void hear() const { wait_for_remote(shared_address(&mine.all_told)); }
+
+  // Sends all blocks the keys that this one has picked, and waits for theirs.
+  __device__ __forceinline__ void gather(int rank) const {
+    const unsigned counted = shared_address(&mine.all_counted), gathered = shared_address(&mine.all_gathered);
+    const unsigned count = mine.pool.count;
+    if (threadIdx.x < kBlocks) send_remote(shared_address(&mine.counts[rank]), counted, threadIdx.x, count);
+    for (unsigned i = threadIdx.x; i < count * kBlocks; i += kThreads) {
+      send_remote(shared_address(&mine.gathered[rank][i / kBlocks]), gathered, i % kBlocks, mine.pool.key[i / kBlocks]);
+    }
+    wait_for_remote(counted);
+    if (threadIdx.x == 0) {
+      unsigned all = 0;
+#pragma unroll
+      for (int block = 0; block < kBlocks; ++block) all += mine.counts[block];
+      expect_bytes(gathered, all * sizeof(Key));  // some may have come
+    }
+    wait_for_remote(gathered);
   }
 };
 
@@ -37,17 +65,11 @@ __device__ __forceinline__ void of_cluster(SharedByCluster<kBlocks>& mine, const
                                            int* __restrict__ indices) {
   const int rank = blockIdx.x % kBlocks;
   const size_t row = blockIdx.x / kBlocks;
-  cluster_arrive_relaxed();
-  pick<kBlocks>(mine, BlocksOfCluster<kBlocks>{mine}, x, row, rank);
-  const Pool& pool = mine.pool;
-  const int count = pool.count;
-  for (int i = threadIdx.x; i < count * kBlocks; i += kThreads) {
-    write_remote(&mine.gathered[rank][i / kBlocks], i % kBlocks, pool.key[i / kBlocks]);
-  }
-  if (threadIdx.x < kBlocks) write_remote(&mine.counts[rank], threadIdx.x, static_cast<unsigned>(count));
-  cluster_arrive();
-  cluster_wait();
-  write_ranked<kBlocks>(pool, values + row * kTop, indices + row * kTop, [&](Key key, int list) {
+  const BlocksOfCluster<kBlocks> blocks{mine};
+  blocks.begin();
+  pick<kBlocks>(mine, blocks, x, row, rank);
+  blocks.gather(rank);
+  write_ranked<kBlocks>(mine.pool, values + row * kTop, indices + row * kTop, [&](Key key, int list) {
     return larger_keys(mine.gathered[list], mine.counts[list], key, 0, 1);
   });
 }

@@ -14,12 +14,10 @@ inline float4 read_remote(const float* local, unsigned rank) {
   std::memcpy(&four, remote_place(shared_address(local), rank), sizeof(four));
   return four;
 }
-template <typename T>
-void write_remote(T* local, unsigned rank, T value) { std::memcpy(remote_place(shared_address(local), rank), &value, sizeof(value)); }
-template <int kCount>
-void send_remote(unsigned local, unsigned barrier, unsigned rank, const float (&v)[kCount]) {
-  if (local % sizeof(v) != 0) std::exit(2);
-  std::memcpy(remote_place(local, rank), v, sizeof(v));
-  bytes_arrive(barrier, rank, sizeof(v));
+template <typename Value>
+void send_remote(unsigned local, unsigned barrier, unsigned rank, const Value& value) {
+  if (local % sizeof(value) != 0) std::exit(2);
+  std::memcpy(remote_place(local, rank), &value, sizeof(value));
+  bytes_arrive(barrier, rank, sizeof(value));
 }
-inline void wait_for_remote(unsigned address, unsigned parity) { wait_for_bytes(address, parity); }
+inline void wait_for_remote(unsigned address, unsigned parity = 0) { wait_for_bytes(address, parity); }
