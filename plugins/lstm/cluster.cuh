@@ -98,14 +98,14 @@ __device__ __forceinline__ void lstm_by_cluster(const T* __restrict__ x, const T
 
     // The features that this thread reads of each step.
     constexpr int kRead = ceil_div(kRows * kInputs, D::kThreads);
-    float read[kRead];
+    T read[kRead];  // not converted: that would wait for it
     const auto read_features = [&](int done) {
 #pragma unroll
       for (int i = 0; i < kRead; ++i) {
         const int item = thread + i * D::kThreads, of = first + item / kInputs;
-        read[i] = 0.0f;
+        read[i] = from_float<T>(0.0f);
         if (done < steps && item < kRows * kInputs && of < n) {
-          read[i] = to_float(x[(static_cast<size_t>(step_of(done)) * n + of) * kInputs + item % kInputs]);
+          read[i] = x[(static_cast<size_t>(step_of(done)) * n + of) * kInputs + item % kInputs];
         }
       }
     };
@@ -113,7 +113,7 @@ __device__ __forceinline__ void lstm_by_cluster(const T* __restrict__ x, const T
 #pragma unroll
       for (int i = 0; i < kRead; ++i) {
         const int item = thread + i * D::kThreads;
-        if (item < kRows * kInputs) features[buffer * D::kFeatures + item % kInputs * kRows + item / kInputs] = read[i];
+        if (item < kRows * kInputs) features[buffer * D::kFeatures + item % kInputs * kRows + item / kInputs] = to_float(read[i]);
       }
     };
 

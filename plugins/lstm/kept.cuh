@@ -62,14 +62,14 @@ __device__ __forceinline__ void lstm(const T* __restrict__ x, const T* __restric
 
   // The features that this thread reads of each step.
   constexpr int kFeatures = kRows * kInputs, kRead = ceil_div(kFeatures, kThreads);
-  float read[kRead];
+  T read[kRead];  // not converted: that would wait for it
   const auto read_step = [&](int step) {
 #pragma unroll
     for (int i = 0; i < kRead; ++i) {
       const int feature = thread + i * kThreads, row = first + feature / kInputs;
-      read[i] = 0.0f;
+      read[i] = from_float<T>(0.0f);
       if (feature < kFeatures && row < n) {
-        read[i] = to_float(x[(static_cast<size_t>(step) * n + row) * kInputs + feature % kInputs]);
+        read[i] = x[(static_cast<size_t>(step) * n + row) * kInputs + feature % kInputs];
       }
     }
   };
@@ -77,7 +77,7 @@ __device__ __forceinline__ void lstm(const T* __restrict__ x, const T* __restric
 #pragma unroll
     for (int i = 0; i < kRead; ++i) {
       const int feature = thread + i * kThreads;
-      if (feature < kFeatures) memory.features[buffer * kFeatures + feature] = read[i];
+      if (feature < kFeatures) memory.features[buffer * kFeatures + feature] = to_float(read[i]);
     }
   };
   if (steps > 0) {
