@@ -85,6 +85,7 @@ def columns() -> Variant:
     border = ceil_div(pad, run)
     pitch = strips + ceil_div(border, 128 // of_run) * (128 // of_run)
     shared = warps * COLUMN_ROWS * (planes * pitch + border) * of_run
+    enough = maximum(6 * blocks // (7 * MULTIPROCESSORS), blocks * out_h // (80 * MULTIPROCESSORS)) >= 1
     return Variant(
         "columns",
         Launch((blocks, parts, 1), (COLUMN_THREADS, 1, 1), extras=(n,), shared_bytes=shared),
@@ -92,7 +93,7 @@ def columns() -> Variant:
         source="columns.cu",
         min_sm=80,
         when=stride.equals(1) & (2 * pad + 1).equals(size) & (run >= 2) & (strips <= 32),
-        prefer=(size >= 5) & (6 * blocks >= 7 * MULTIPROCESSORS),
+        prefer=(size >= 5) & enough,
     )
 
 
