@@ -31,6 +31,11 @@ from lenet_trt.tensorrt.library.embed import embedded
 from lenet_trt.tensorrt.readable import readable
 from lenet_trt.trace.readers.trtexec_exports import read_outputs, read_trtexec
 
+# TensorRT 8 makes handles of cuBLAS and cuDNN for a plugin, also where only files of their names are there.
+_WITHOUT_CUBLAS = (
+    "its libcublas is not the real library: put the real one on LD_LIBRARY_PATH, or build without it: "
+    "--trtexec-flags tacticSources=-CUDNN,-CUBLAS,-CUBLAS_LT"
+)
 _SHOWN_LINES = 4
 # No network of the suite takes longer; TensorRT 8.6.0 builds a matrix product in two minutes.
 _LIMIT_S = 900.0
@@ -214,4 +219,5 @@ def _errors(said: str) -> str:
     if not chosen:
         return "; ".join(lines[-_SHOWN_LINES:])
     # The first errors have the cause, the last ones what came of it.
-    return "; ".join(dict.fromkeys([*chosen[:_SHOWN_LINES], *chosen[_SHOWN_LINES:][-_SHOWN_LINES:]]))
+    shown = "; ".join(dict.fromkeys([*chosen[:_SHOWN_LINES], *chosen[_SHOWN_LINES:][-_SHOWN_LINES:]]))
+    return f"{_WITHOUT_CUBLAS} ({shown})" if "cublasCreate" in shown else shown

@@ -83,6 +83,12 @@ def test_a_build_that_fails_is_a_row_with_its_reason(trtexec: Path) -> None:
     assert all("the builder refuses" in str(row.why) for row in record.rows)
 
 
+def test_a_build_without_the_real_cublas_says_what_to_do(trtexec: Path) -> None:
+    record = engines.measure(options(trtexec, batches=(1,), trtexec_flags=("--noCublas",)))
+    (ours,) = (row for row in record.rows if row.backend == OURS)
+    assert "--trtexec-flags tacticSources=-CUDNN,-CUBLAS,-CUBLAS_LT" in str(ours.why)
+
+
 def test_a_library_of_another_major_is_the_reason_of_our_rows_alone(trtexec: Path) -> None:
     write_library(trtexec.with_name("plugins.so"), "10.3")
     record = engines.measure(options(trtexec, batches=(1,)))

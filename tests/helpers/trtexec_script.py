@@ -33,6 +33,8 @@ with open(__file__ + ".calls", "a") as calls:
 if "saveEngine" in options:
     if "fails" in options:
         sys.exit("[E] the builder refuses")
+    if "noCublas" in options and "staticPlugins" in options:
+        sys.exit("[E] Error[3]: SymbolAddress for cublasCreate_v2 could not be loaded")
     pathlib.Path(options["saveEngine"]).write_bytes(pathlib.Path(options["onnx"]).read_bytes())
     sys.exit(139)  # as trtexec 8.6 ends, the engine saved
 if "exportTimes" in options:
