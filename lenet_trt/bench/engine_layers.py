@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper, parser
 
 from lenet_trt.bench.engine_tool import Arrays
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 
 _OPSET, _IR_VERSION = 17, 8
 _SEED = 1

@@ -8,7 +8,7 @@ import onnx
 
 from lenet_trt.bench.engine_tool import EngineModel, with_plugins
 from lenet_trt.export.geometry import IMAGE_SHAPE, INPUT
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 
 
 def lenet5_model(precision: str) -> EngineModel:

@@ -12,8 +12,8 @@ import onnx
 from numpy.typing import NDArray
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.tensorrt.engine import BuildOptions
 
 Arrays = Mapping[str, NDArray[np.generic]]

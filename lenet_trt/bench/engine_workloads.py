@@ -18,7 +18,7 @@ from lenet_trt.bench.engine_tool import Arrays, EngineModel, Outputs, with_plugi
 from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.export.geometry import IMAGE_SHAPE, INPUT
 from lenet_trt.kernel.attributes import AttributeValue
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.tensorrt.engine import BuildOptions
 
 BATCHES = (1, 32, 256, 1024, 10_000)

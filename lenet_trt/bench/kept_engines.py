@@ -15,8 +15,8 @@ from lenet_trt.bench.engine_tool import Arrays, Engine, EngineModel, EngineTool
 from lenet_trt.cuda.tuning_file import declaration_sha256
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes, write_atomic
-from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.registry import kernel
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.schema import read_json
 from lenet_trt.tensorrt.engine import BuildOptions

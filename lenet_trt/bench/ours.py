@@ -14,10 +14,11 @@ from lenet_trt.cuda.launch import prepare
 from lenet_trt.cuda.tuned import variant_for
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.floor import Work
-from lenet_trt.kernel.bind import Bound, Shape
+from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.layouts import LAYOUTS, LINEAR
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.kernel.tensors import Types
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.kernel.variants import Variant

@@ -16,7 +16,7 @@ from lenet_trt.cuda.driver import Stream
 from lenet_trt.cuda.timing import Timed, TimingPlan, time_in_turns
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import write_atomic
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.profiles import Profile

@@ -14,8 +14,8 @@ from lenet_trt.bench.layers import DTYPES, drawn_weight, precisions_of, types_fo
 from lenet_trt.bench.workload import Contender, Inputs, Mode, TorchCall, Workload
 from lenet_trt.bench.workloads import Extent
 from lenet_trt.kernel.attributes import AttributeValue
-from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.shapes import Shape
 
 MODES: tuple[Mode, ...] = ("graph",)
 

@@ -20,7 +20,7 @@ from lenet_trt.bench.python_engines import PythonEngines
 from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.cuda.gpus import Gpu
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.profile.trtexec import Trtexec, find_trtexec, loading, network_alone, shapes_option
 from lenet_trt.tensorrt.capabilities import capabilities
 from lenet_trt.tensorrt.engine import BuildOptions

@@ -18,7 +18,7 @@ from lenet_trt.build.difference import Outputs, infinite_in, loses_numbers, outp
 from lenet_trt.build.labelled import LabelledImages, judge, right_answers
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 from lenet_trt.onnx_model.profiles import axes_of, inputs_of
 from lenet_trt.runtimes.ort import runner

@@ -12,7 +12,7 @@ from lenet_trt.cuda.gpus import sm_text
 from lenet_trt.errors import UsageError
 from lenet_trt.fuse.stage import CHOICES_HELP
 from lenet_trt.images.form import ImageOptions, add_image_arguments, image_options
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, LENET5_BATCH, parse_shapes
 from lenet_trt.options import add_sizes, number, sizes_from_text, whole
 from lenet_trt.overwrite import add_overwrite

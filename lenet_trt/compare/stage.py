@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lenet_trt.cuda.statistics import Stats, differ, summarize
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import check_can_read
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.onnx_model.ports import ports
 from lenet_trt.onnx_model.read import load_model
 from lenet_trt.optimize.gate import onnx_runtime_outputs, worst_error

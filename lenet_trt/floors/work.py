@@ -16,8 +16,8 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.floor import Arithmetic, Work
 from lenet_trt.floors.operators import OperatorCall, is_view, operations, reads, shapes_text
 from lenet_trt.floors.stored import is_joined, stored_types
-from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.onnx_model.plugin_nodes import recorded
 from lenet_trt.onnx_model.shapes import Known, KnownTensor, bound_plugin, known, node_name

@@ -18,8 +18,8 @@ from lenet_trt.fuse.place_functions import functions_for
 from lenet_trt.fuse.place_views import Input, OutputView
 from lenet_trt.fuse.places import Place
 from lenet_trt.fuse.working_copy import attribute_protos
-from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.onnx_model.inferred import declared_types, inferred, note
 from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement, record
 

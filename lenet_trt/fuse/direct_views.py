@@ -12,8 +12,8 @@ import onnx
 from onnx import numpy_helper
 
 from lenet_trt.fuse.cut import Uses, remove_unused
-from lenet_trt.kernel.bind import UNKNOWN, Shape
 from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.kernel.shapes import UNKNOWN, Shape
 
 # These leave all elements where they are.
 _VIEWS = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")

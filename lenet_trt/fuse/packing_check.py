@@ -14,7 +14,7 @@ from lenet_trt.fuse.match import Match
 from lenet_trt.fuse.onnx_function import unpacked
 from lenet_trt.fuse.place_views import Input, UnusableError
 from lenet_trt.fuse.working_copy import Array, WorkingGraph
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 
 # fp32 weights may be stored as two fp16 halves; anything coarser would change the network.
 _TOLERANCE = 2e-7

@@ -9,9 +9,10 @@ import numpy as np
 
 from lenet_trt.fuse.match import Match
 from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph, WorkingNode
-from lenet_trt.kernel.bind import UNKNOWN, Shape, check_plain_weights
+from lenet_trt.kernel.bind import check_plain_weights
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import Views, several_open
+from lenet_trt.kernel.shapes import UNKNOWN, Shape
 
 
 @dataclass(frozen=True, eq=False)

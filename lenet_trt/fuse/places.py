@@ -17,17 +17,12 @@ from lenet_trt.fuse.place_views import Input, OutputView, UnusableError, inputs_
 from lenet_trt.fuse.quantized import quantization_around
 from lenet_trt.fuse.unclaimed import when_taken
 from lenet_trt.fuse.working_copy import PartialShape, WorkingGraph
-from lenet_trt.kernel.bind import (
-    UNKNOWN,
-    OtherTypesError,
-    Shape,
-    Specialized,
-    claimed,
-    one_holds,
-    sizes_of_claims,
-)
+from lenet_trt.kernel.bind import Specialized
+from lenet_trt.kernel.call_types import OtherTypesError
+from lenet_trt.kernel.claims import claimed, one_holds, sizes_of_claims
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import AxisValue, Condition, as_dim
+from lenet_trt.kernel.shapes import UNKNOWN, Shape
 from lenet_trt.onnx_model.plugin_nodes import Refusal
 
 

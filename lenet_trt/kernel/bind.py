@@ -1,22 +1,20 @@
-"""Bind one call of a kernel: find axis values, types and attributes from its inputs.
-
-This is the only place that derives axes from shapes.
-"""
+"""Bind one call of a kernel: find axis values, types and attributes from its inputs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.attributes import attribute_sizes, chosen_values
-from lenet_trt.kernel.dims import ARCHITECTURE, MODEL_AXES, AxisValue, Condition, Constant, Dim, as_dim
+from lenet_trt.kernel.call_types import element_sizes, types_error, types_of_call
+from lenet_trt.kernel.dims import AxisValue, Condition, as_dim
 from lenet_trt.kernel.layouts import LAYOUTS
+from lenet_trt.kernel.shapes import UNKNOWN, Shape, check_requirements, evaluated_shape, solved_axes
 from lenet_trt.kernel.tensor_maps import SpecializedMap, specialized_map
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.options import GIVE_SIZES
@@ -25,18 +23,12 @@ if TYPE_CHECKING:
     from lenet_trt.kernel.attributes import AttributeValue
     from lenet_trt.kernel.choice import TunedChoice
     from lenet_trt.kernel.declaration import Kernel
-    from lenet_trt.kernel.tensors import Tensor, Types
+    from lenet_trt.kernel.tensors import Types
     from lenet_trt.kernel.variants import Launch, Variant
 
-Shape: TypeAlias = tuple[int, ...]
-UNKNOWN = -1
 # Sources hold a size that is compiled in as an int, and count up to a stride of a block beyond it.
 MOST_COMPILED_IN = 2**30
 _NO_SIZES: Mapping[str, int] = MappingProxyType({})
-
-
-class OtherTypesError(LenetTrtError):
-    """Report that a kernel is declared for none of the types that it was given."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +55,7 @@ class Specialized:
     def known_sizes(self) -> Mapping[str, int]:
         """Return the static axes, the integer attributes and the element sizes, by the names of ``Dim``."""
         named = attribute_sizes(self.kernel, dict(self.attributes))
-        return {**dict(self.static_axes), **named, **_element_sizes(self.types)}
+        return {**dict(self.static_axes), **named, **element_sizes(self.types)}
 
     @property
     def known_output_shapes(self) -> tuple[Shape, ...]:
@@ -241,7 +233,7 @@ def specialize(
     """
     values = chosen_values(kernel, attributes)
     named = attribute_sizes(kernel, values)
-    axes = _solve(kernel, kernel.inputs, [tuple(shape) for shape in input_shapes], named)
+    axes = solved_axes(kernel, kernel.inputs, [tuple(shape) for shape in input_shapes], named)
     types = types_of_call(kernel, input_dtypes)
     for name in kernel.static_axes:
         if axes.get(name, UNKNOWN) < 1:
@@ -255,7 +247,7 @@ def specialize(
                 f"{kernel.name} compiles in the size of axis {name}; it is {axes[name]}, and can be at most "
                 f"{MOST_COMPILED_IN}: leave this layer to TensorRT"
             )
-    _require(kernel, {**named, **axes})
+    check_requirements(kernel, {**named, **axes})
     return Specialized(
         kernel,
         types,
@@ -277,53 +269,9 @@ def check_plain_weights(
     """
     plain = () if kernel.packing is None else kernel.packing.plain
     if not any(types.of(plain) == tuple(dtypes) for types in kernel.types):
-        raise _types_error(kernel, "weights", plain, dtypes)
+        raise types_error(kernel, "weights", plain, dtypes)
     named = attribute_sizes(kernel, chosen_values(kernel, attributes))
-    _require(kernel, {**named, **_solve(kernel, plain, shapes, named)})
-
-
-def claimed(
-    specialized: Specialized, input_shapes: Sequence[Shape], architectures: Sequence[int], model_axes: int | None = None
-) -> bool:
-    """Return whether the sizes that are known (-1: unknown) are among those that the kernel claims.
-
-    ``architectures``: those of the GPUs that the kernel is for, each of which has to be among them; none: unknown.
-    ``model_axes``: how many axes the first input has in the model; None: as many as the kernel gets.
-    """
-    claims = specialized.kernel.claims
-    return not claims or one_holds(claims, specialized, input_shapes, architectures, model_axes)
-
-
-def one_holds(
-    conditions: Sequence[Condition],
-    specialized: Specialized,
-    input_shapes: Sequence[Shape],
-    architectures: Sequence[int],
-    model_axes: int | None = None,
-) -> bool:
-    """Return whether one of the conditions holds on each architecture (see ``claimed``)."""
-    return all(
-        any(condition.evaluate(known) for condition in conditions if condition.axes <= known.keys())
-        for known in sizes_of_claims(specialized, input_shapes, architectures, model_axes)
-    )
-
-
-def sizes_of_claims(
-    specialized: Specialized,
-    input_shapes: Sequence[Shape],
-    architectures: Sequence[int],
-    model_axes: int | None = None,
-) -> list[dict[str, int]]:
-    """Return what is known of the sizes that a claim may name, for each architecture (see ``claimed``)."""
-    kernel = specialized.kernel
-    named = attribute_sizes(kernel, dict(specialized.attributes))
-    sizes = {
-        **specialized.known_sizes,
-        **_solve(kernel, kernel.inputs, [tuple(shape) for shape in input_shapes], named),
-    }
-    sizes |= dict.fromkeys(MODEL_AXES.axes, len(input_shapes[0]) if model_axes is None else model_axes)
-    (name,) = ARCHITECTURE.axes
-    return [{**sizes, name: architecture} for architecture in architectures] or [sizes]
+    check_requirements(kernel, {**named, **solved_axes(kernel, plain, shapes, named)})
 
 
 def bind(
@@ -340,11 +288,11 @@ def bind(
     shapes = tuple(tuple(shape) for shape in input_shapes)
     specialized = specialize(kernel, shapes, input_dtypes, attributes)
     named = attribute_sizes(kernel, dict(specialized.attributes))
-    axes = _solve(kernel, kernel.inputs, shapes, named)
+    axes = solved_axes(kernel, kernel.inputs, shapes, named)
     open_axes = [axis.name for axis in kernel.axes if axis.name not in axes]
     if open_axes:
         raise LenetTrtError(f"{kernel.name}: the size of axis {', '.join(open_axes)} is unknown")
-    outputs = tuple(_evaluate_shape(kernel, tensor, {**named, **axes}) for tensor in kernel.outputs)
+    outputs = tuple(evaluated_shape(kernel, tensor, {**named, **axes}) for tensor in kernel.outputs)
     return Bound(specialized, axes, shapes, outputs)
 
 
@@ -360,7 +308,7 @@ def largest_workspace(
         LenetTrtError: the kernel is not declared for these types.
     """
     types = types_of_call(kernel, input_dtypes)
-    known = {**attribute_sizes(kernel, chosen_values(kernel, attributes)), **_element_sizes(types)}
+    known = {**attribute_sizes(kernel, chosen_values(kernel, attributes)), **element_sizes(types)}
     most: dict[str, int] = {}
     for tensor, shape in zip(kernel.inputs, largest_shapes, strict=True):
         for declared, size in zip(tensor.shape, shape, strict=True):
@@ -375,94 +323,3 @@ def largest_workspace(
 
     used = filter(may_run, kernel.variants)
     return max((as_dim(variant.workspace).substitute(known).largest(most) for variant in used), default=0)
-
-
-def types_of_call(kernel: Kernel, input_dtypes: Sequence[str]) -> Types:
-    """Return the declared types for inputs of these element types.
-
-    Raises:
-        LenetTrtError: none has; says which are declared.
-    """
-    seen = tuple(str(dtype) for dtype in input_dtypes)
-    if len(seen) == len(kernel.inputs):
-        for types in types_beginning(kernel, seen):
-            return types
-    raise _types_error(kernel, "inputs", kernel.inputs, seen)
-
-
-def _types_error(kernel: Kernel, what: str, tensors: Sequence[Tensor], seen: Sequence[str]) -> LenetTrtError:
-    offered = {types.name: types.of(tensors) for types in kernel.types}
-    text = "; ".join(f"{name}: {', '.join(dtypes)}" for name, dtypes in offered.items())
-    error = OtherTypesError if set(seen).isdisjoint(chain(*offered.values())) else LenetTrtError
-    return error(f"{kernel.name} has {what} of types {', '.join(seen)}; it is declared for {text}")
-
-
-def types_beginning(kernel: Kernel, dtypes: Sequence[str]) -> Iterator[Types]:
-    """Yield the declared types in which the first inputs (and then outputs) have these element types."""
-    tensors = (*kernel.inputs, *kernel.outputs)[: len(dtypes)]
-    return (types for types in kernel.types if types.of(tensors) == tuple(dtypes))
-
-
-def _element_sizes(types: Types) -> dict[str, int]:
-    return {f"sizeof_{name}": ELEMENT_TYPES[dtype].size_bytes for name, dtype in types.variables.items()}
-
-
-def _solve(
-    kernel: Kernel, tensors: Sequence[Tensor], shapes: Sequence[Shape], named: Mapping[str, int]
-) -> dict[str, int]:
-    """Find axis values from shapes, without axes of unknown size; ``named`` are sizes that attributes give."""
-    if len(shapes) != len(tensors):
-        names = ", ".join(tensor.name for tensor in tensors)
-        raise LenetTrtError(f"{kernel.name} takes {len(tensors)} inputs ({names}), not {len(shapes)}")
-    axes: dict[str, int] = {}
-    owners: dict[str, str] = {}
-    computed: list[tuple[Tensor, Shape, Dim, int]] = []
-    for tensor, shape in zip(tensors, shapes, strict=True):
-        if len(shape) != len(tensor.shape):
-            reason = f"it has {len(shape)} axes instead of {len(tensor.shape)}"
-            raise _shape_error(kernel, tensor, shape, reason)
-        for declared, size in zip(map(as_dim, tensor.shape), shape, strict=True):
-            if size == UNKNOWN:
-                continue
-            if size < 0:
-                raise _shape_error(kernel, tensor, shape, "a size is negative")
-            if not isinstance(declared, AxisValue) or declared.name in named:
-                computed.append((tensor, shape, declared, size))
-                continue
-            name = declared.name
-            owners.setdefault(name, tensor.name)
-            if axes.setdefault(name, size) != size:
-                reason = f"{name} is {size} here and {axes[name]} in {owners[name]}"
-                raise _shape_error(kernel, tensor, shape, reason)
-    for tensor, shape, wanted, size in computed:
-        known = {**named, **axes}
-        if wanted.axes <= known.keys() and wanted.evaluate(known) != size:
-            value = wanted.evaluate(known)
-            what = f"{wanted} is {value}" if not isinstance(wanted, Constant) else f"it is {value}"
-            raise _shape_error(kernel, tensor, shape, f"{what} there, not {size}")
-    return axes
-
-
-def _shape_error(kernel: Kernel, tensor: Tensor, shape: Shape, reason: str) -> LenetTrtError:
-    wanted = ", ".join(str(size) for size in tensor.shape)
-    return LenetTrtError(f"{tensor.name} has shape {list(shape)}; {kernel.name} wants [{wanted}]: {reason}")
-
-
-def _evaluate_shape(kernel: Kernel, tensor: Tensor, axes: Mapping[str, int]) -> Shape:
-    shape = tuple(as_dim(size).evaluate(axes) for size in tensor.shape)
-    if any(size < 0 for size in shape):
-        values = ", ".join(f"{name} {value}" for name, value in axes.items())
-        raise LenetTrtError(
-            f"{kernel.name}: {tensor.name} would have shape {list(shape)}; the input is too small ({values})"
-        )
-    return shape
-
-
-def _require(kernel: Kernel, sizes: Mapping[str, int]) -> None:
-    """Check each comparison whose sizes are known; a call, where all of them are, is checked completely."""
-    if kernel.requires is None:
-        return
-    for comparison in kernel.requires.comparisons:
-        if comparison.axes <= sizes.keys() and not comparison.evaluate(sizes):
-            seen = ", ".join(f"{name} = {sizes[name]}" for name in sorted(comparison.axes))
-            raise LenetTrtError(f"{kernel.name} wants {comparison}, and {seen}")

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.attributes import AnyAttribute, AttributeValue, attribute_sizes, chosen_values
-from lenet_trt.kernel.bind import Bound, Shape, Specialized, bind, specialize
+from lenet_trt.kernel.bind import Bound, Specialized, bind, specialize
 from lenet_trt.kernel.dims import Condition, DimLike, as_dim
 from lenet_trt.kernel.layouts import LINEAR
 from lenet_trt.kernel.problems import declaration_problems
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.kernel.tensors import Axis, Packing, Tensor, Types
 from lenet_trt.kernel.variants import Variant
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from lenet_trt.kernel.bind import Shape
+    from lenet_trt.kernel.shapes import Shape
 
 LINEAR = "linear"
 # The fewest axes that a layout with packs has: channels, height, width.

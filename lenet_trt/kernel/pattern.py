@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from lenet_trt.kernel.bind import UNKNOWN, Shape
+from lenet_trt.kernel.shapes import UNKNOWN, Shape
 from lenet_trt.options import GIVE_SIZES
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import onnx
 from onnx import GraphProto, ModelProto, ValueInfoProto
 
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.onnx_model.inferred import inferred
 from lenet_trt.onnx_model.profiles import Axes, axes_of, axes_text, inputs_of
 from lenet_trt.onnx_model.shapes import known, node_name

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from onnx import ModelProto, TypeProto, ValueInfoProto
 
 from lenet_trt.errors import UsageError
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.options import GIVE_SIZES, read_whole
 
 Axes: TypeAlias = tuple[int | str, ...]

@@ -17,10 +17,11 @@ from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, 
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.attributes import AttributeValue, stored_values
-from lenet_trt.kernel.bind import Bound, Shape
+from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.onnx_model.inferred import inferred
 from lenet_trt.onnx_model.profiles import axes_of, axes_text

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.schema import read_json
 
 # "own" is the runtime's own profiler: ONNX Runtime's, or TensorRT's IProfiler; "none" only times.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lenet_trt.files import check_can_read, sha256_file
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, TraceRequest
 from lenet_trt.profile.session import traced_timeline
 from lenet_trt.runtimes.table import candidates

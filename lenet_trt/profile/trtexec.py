@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.cuda.environment import environment
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.tensorrt.find_library import library_for_engine
 from lenet_trt.tensorrt.library_file import library_content
 from lenet_trt.tensorrt.routes import recorded_route

@@ -12,7 +12,7 @@ from typing import Any
 
 from lenet_trt.cuda.driver import Buffer, ask, driver
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.kernel.types import numpy_dtype
 
 ONE_CONTEXT = (

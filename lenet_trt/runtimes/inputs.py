@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.errors import UsageError
 from lenet_trt.export.geometry import IMAGE_SHAPE
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.onnx_model.ports import Port
 from lenet_trt.onnx_model.profiles import Axes, axes_text

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.runtimes.arrays import DeviceArray, RawStream, own_array
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_file
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.onnx_model.plugin_nodes import OPERATOR
 from lenet_trt.tensorrt.flavors import Flavor
 from lenet_trt.tensorrt.library_file import library_release

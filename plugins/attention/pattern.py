@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lenet_trt.kernel.bind import UNKNOWN, Shape
+from lenet_trt.kernel.shapes import UNKNOWN, Shape
 from lenet_trt.pattern import Pattern, Views, rows_of, several_open
 
 SWAPPED = [0, 2, 1, 3]  # queries and heads

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
-from lenet_trt.kernel.bind import UNKNOWN, Shape
+from lenet_trt.kernel.shapes import UNKNOWN, Shape
 from lenet_trt.pattern import Pattern, Views, several_open
 
 LARGEST = 64  # rows, columns and length of the sums

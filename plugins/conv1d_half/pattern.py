@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.pattern import Pattern, Views
 
 from ..windows.activation import NODES_OF_DENSE_LAYERS_IN_HALVES

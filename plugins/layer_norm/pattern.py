@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.pattern import Pattern, Views, rows_of
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
-from lenet_trt.kernel.bind import UNKNOWN, Shape
+from lenet_trt.kernel.shapes import UNKNOWN, Shape
 from lenet_trt.pattern import Pattern, Views, repeated, several_open
 
 from ..attention.pattern import SWAPPED, misfit, one_head

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lenet_trt.kernel import INT32_MAX
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.pattern import Pattern, Views
 
 from ..layer_norm.pattern import by_power, by_power_of_opset_18, by_product, by_product_of_opset_18, one_node

@@ -17,7 +17,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.places import find_places
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
-from lenet_trt.kernel.bind import claimed, one_holds
+from lenet_trt.kernel.claims import claimed, one_holds
 from lenet_trt.kernel.declaration import BesidePlugins
 from lenet_trt.kernel.dims import ARCHITECTURE, Condition, as_dim, axes, size_of
 

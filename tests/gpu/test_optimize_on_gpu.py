@@ -12,7 +12,7 @@ import pytest
 from lenet_trt.build.evaluate import random_inputs
 from lenet_trt.cli import main
 from lenet_trt.export.cases import ConvCase, MatMulCase, conv_onnx, matmul_onnx
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.onnx_model.read import load_model
 from lenet_trt.runtimes.load import load
 from lenet_trt.runtimes.ort import runner

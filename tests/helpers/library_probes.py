@@ -23,10 +23,11 @@ from declared_kernels import last_attributes
 from lenet_trt.cli import main
 from lenet_trt.cuda.compile import Module
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import UNKNOWN, Bound, Shape
+from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import as_dim
 from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.kernel.shapes import UNKNOWN, Shape
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.tensorrt.library.compile import SOURCES, Headers, find_headers
 from lenet_trt.tensorrt.library.embed import usable

@@ -11,7 +11,7 @@ import pytest
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import Attribute, Axis, Kernel, Launch, Packing, Tensor, Types, Variant
-from lenet_trt.kernel.bind import types_beginning, types_of_call
+from lenet_trt.kernel.call_types import types_beginning, types_of_call
 from lenet_trt.kernel.dims import axes, ceil_div, size_of
 from lenet_trt.kernel.examples import cases, kernel_inputs, plain_inputs, relative_error, resized
 from lenet_trt.kernel.pattern import DOMAIN

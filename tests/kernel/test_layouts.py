@@ -15,10 +15,10 @@ from lenet_trt.check.__main__ import check_kernel
 from lenet_trt.check.pattern_check import pattern_problems, small_bounds
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import Kernel, Tensor, Types
-from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.dims import axes
 from lenet_trt.kernel.examples import bounds
 from lenet_trt.kernel.layouts import LAYOUTS
+from lenet_trt.kernel.shapes import Shape
 
 n, c, h, w = axes("n c h w")
 SHAPES = st.lists(st.integers(0, 2), max_size=2).flatmap(

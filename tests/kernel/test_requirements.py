@@ -9,7 +9,7 @@ from onnx import parser
 from declared_kernels import declared
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.stage import fuse
-from lenet_trt.kernel.bind import UNKNOWN
+from lenet_trt.kernel.shapes import UNKNOWN
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.tensorrt.library.embed import embedded
 

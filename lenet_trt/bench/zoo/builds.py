@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import onnx
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.onnx_model.profiles import Profile
 from lenet_trt.tensorrt.engine import engine_from_onnx, error_log
 from lenet_trt.tensorrt.flavors import Flavor

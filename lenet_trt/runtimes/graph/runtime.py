@@ -13,7 +13,7 @@ import onnx
 from lenet_trt.cuda.driver import ask, current_context, driver
 from lenet_trt.cuda.tuned import variant_for
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.shapes import Shape
 from lenet_trt.runtimes.arrays import DeviceArray
 from lenet_trt.runtimes.latency.single import SingleKernel
 from lenet_trt.runtimes.libraries import TORCH

@@ -15,11 +15,12 @@ import torch
 from lenet_trt.cuda.launch import prepare
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.attributes import AttributeValue
-from lenet_trt.kernel.bind import Bound, Shape
+from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.layouts import LAYOUTS, MemoryLayout
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
+from lenet_trt.kernel.shapes import Shape
 
 _MAX_PREPARED = 4096
 

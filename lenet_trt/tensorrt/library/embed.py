@@ -15,11 +15,12 @@ from lenet_trt.cuda.tuned import choices_for
 from lenet_trt.cuda.tuning_file import Tuning, check_declaration
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import Kernel, Variant
-from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
+from lenet_trt.kernel.bind import Specialized
 from lenet_trt.kernel.dims import as_dim
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.saturate import is_quantized
+from lenet_trt.kernel.shapes import UNKNOWN, Shape
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.onnx_model.inferred import Types, declared_types, inferred, note
 from lenet_trt.onnx_model.plugin_nodes import LIBRARY_DOMAIN, OPERATOR, holds_kernel

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
+from lenet_trt.kernel.bind import Specialized
 from lenet_trt.kernel.dims import AxisValue, Condition, Dim
+from lenet_trt.kernel.shapes import UNKNOWN, Shape
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,13 @@ from lenet_trt.cuda.compile import architectures, compile_variant
 from lenet_trt.cuda.driver import Context, current_context
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.attributes import AttributeValue, attribute_sizes, chosen_values, stored_values
-from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized, types_of_call
+from lenet_trt.kernel.bind import Specialized
+from lenet_trt.kernel.call_types import types_of_call
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import Algebra, AxisValue, Condition, as_dim
 from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.kernel.shapes import UNKNOWN, Shape
 from lenet_trt.kernel.tensors import Tensor
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.kernel.variants import Variant

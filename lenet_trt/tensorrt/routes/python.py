@@ -23,12 +23,14 @@ from lenet_trt.cuda.compile import source_sha256
 from lenet_trt.cuda.launch import EmptyLauncher, Launcher, prepare
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.attributes import attribute_sizes, chosen_values, stored_values
-from lenet_trt.kernel.bind import UNKNOWN, Shape, largest_workspace, types_beginning, types_of_call
+from lenet_trt.kernel.bind import largest_workspace
+from lenet_trt.kernel.call_types import types_beginning, types_of_call
 from lenet_trt.kernel.dims import Algebra, AxisValue, as_dim
 from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.registry import kernels
+from lenet_trt.kernel.shapes import UNKNOWN, Shape
 from lenet_trt.tensorrt.data_types import data_types
 from lenet_trt.tensorrt.routes.failures import remembered
 
