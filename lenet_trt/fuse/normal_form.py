@@ -46,7 +46,8 @@ from collections.abc import Callable, Iterable
 import onnx
 
 from lenet_trt.fuse.attention import ATTENTION
-from lenet_trt.fuse.dialects import CLEANINGS, LAYERS, REORDERINGS, scaled_outputs_channels_first
+from lenet_trt.fuse.dense_layers import scaled_outputs_channels_first
+from lenet_trt.fuse.dialects import CLEANINGS, LAYERS, REORDERINGS
 from lenet_trt.fuse.halved_layers import halved_layer
 from lenet_trt.fuse.rotary_attention import rotary_attention
 from lenet_trt.fuse.self_attention import self_attention
