@@ -14,9 +14,23 @@ from lenet_trt.kernel.registry import kernel
 from lenet_trt.kernel.variants import Variant
 
 NAMES = ("batched_matmul", "depthwise_conv")
+# Of these only the first variant that runs here is not slow: the others are much the same source.
+ALIKE = (
+    "average_pool",
+    "max_pool",
+    "global_average_pool",
+    "softmax",
+    "scale_add_softmax",
+    "rms_norm",
+    "channel_layer_norm",
+    "few_filter_conv",
+)
+# Bulk copies to device memory, and clusters with shared memory of a fixed size, do not run here.
+NOT_HERE = {("softmax", "tile"), ("softmax", "cluster")}
 POINTWISE = ("pointwise_conv", "pointwise_conv_add")
 MOST_ELEMENTS = 250_000  # of outputs, each of which a CPU computes
 MOST_POINTWISE = 150_000
+MOST_ALIKE = 100_000
 
 
 def calls() -> Iterator[object]:
@@ -31,6 +45,21 @@ def calls() -> Iterator[object]:
                 first, *_, last = (bound for bound in alike if 1 < prod(bound.output_shapes[0]) < MOST_ELEMENTS)
                 for bound, marks in ((first, pytest.mark.slow if index else []), (last, pytest.mark.slow)):
                     yield pytest.param(bound, variant, marks=marks, id=f"{variant.name}-{types}-{dict(bound.axes)}")
+
+
+def alike_calls() -> Iterator[object]:
+    """One call of each variant, the largest example that is small, in the first type that it is for."""
+    for name in ALIKE:
+        here = [variant for variant in kernel(name).variants if (name, variant.name) not in NOT_HERE]
+        for index, variant in enumerate(here):
+            fitting = [bound for bound in bounds(kernel(name)) if bound.fits(variant) and not bound.empty]
+            small = [bound for bound in fitting if prod(bound.output_shapes[0]) < MOST_ALIKE]
+            yield pytest.param(
+                max(small, key=lambda bound: prod(bound.output_shapes[0])),
+                variant,
+                marks=pytest.mark.slow if index else [],
+                id=f"{name}-{variant.name}",
+            )
 
 
 def pointwise_calls() -> Iterator[object]:
@@ -53,7 +82,7 @@ def pointwise_calls() -> Iterator[object]:
 
 
 @needs_gcc
-@pytest.mark.parametrize(("bound", "variant"), [*calls(), *pointwise_calls()])
+@pytest.mark.parametrize(("bound", "variant"), [*calls(), *alike_calls(), *pointwise_calls()])
 def test_a_variant_computes_the_reference(
     bound: Bound, variant: Variant, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
