@@ -15,19 +15,6 @@ __device__ __forceinline__ void store_fragment(unsigned char* shared, int index,
   reinterpret_cast<unsigned*>(shared)[(index / 4 * kLanes + lane) * 4 + index % 4] = bits(__floats2half2_rn(pair.x, pair.y));
 }
 
-// `volatile`: hoisted out of the loop over rounds, conv2's weights would take the linear layers' registers.
-template <int kQuads>
-__device__ __forceinline__ void load_fragments(unsigned (&w)[4 * kQuads], const unsigned char* shared, int lane) {
-  const unsigned source = shared_address(shared) + lane * 16;
-#pragma unroll
-  for (int quad = 0; quad < kQuads; ++quad) {
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(w[4 * quad]), "=r"(w[4 * quad + 1]), "=r"(w[4 * quad + 2]), "=r"(w[4 * quad + 3])
-                 : "r"(source + quad * kLanes * 16)
-                 : "memory");
-  }
-}
-
 // An image as it came -> its fp16 windows in the same place. Returns whether all pixels are finite in fp16, to every lane.
 __device__ __forceinline__ bool build_windows(__half* windows, const TX* image, const WindowStore& store, int lane) {
   uint2 quads[kFetchSteps];

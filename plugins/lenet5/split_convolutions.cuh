@@ -14,17 +14,6 @@ __device__ __forceinline__ void store_fragment(unsigned target, int part_bytes, 
   word[part_bytes / 4] = weights.low;
 }
 
-template <int kQuads>
-__device__ __forceinline__ void load_fragments(unsigned* w, unsigned source, int lane) {
-#pragma unroll
-  for (int quad = 0; quad < kQuads; ++quad) {
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(w[4 * quad]), "=r"(w[4 * quad + 1]), "=r"(w[4 * quad + 2]), "=r"(w[4 * quad + 3])
-                 : "r"(source + (quad * kLanes + lane) * 16)
-                 : "memory");
-  }
-}
-
 // The exponents of conv1's and conv2's rows, a warp a row, and for conv1 the sum of |weights|, a little more than it is.
 __device__ __forceinline__ void find_rows(unsigned rows1, unsigned rows2, unsigned sums, unsigned raw1, unsigned raw2,
                                           int warp, int lane) {

@@ -167,7 +167,7 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, LENET5_BLOCKS)
       __syncwarp();
       if (finite) {
         unsigned weight1[4 * kConv1FragmentQuads];
-        load_fragments<kConv1FragmentQuads>(weight1, shared + kConv1Offset, lane);
+        load_fragments<kConv1FragmentQuads>(weight1, shared_address(shared + kConv1Offset), lane);
         float4 bias1[kConv1Tiles];
         load_bias(bias1, shared_address(shared + kBias1Quads), lane);
         conv1_pool(map, shared_address(windows), weight1, bias1, rows03, rows14, lane);
@@ -177,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, LENET5_BLOCKS)
       __syncwarp();
       if (next < count) fetch.start(next_image, lane);
       unsigned weight2[4 * kConv2FragmentQuads];
-      load_fragments<kConv2FragmentQuads>(weight2, shared + kConv2Offset, lane);
+      load_fragments<kConv2FragmentQuads>(weight2, shared_address(shared + kConv2Offset), lane);
       conv2_pool(features + image * kFeatureStride, shared_address(map), weight2, columns0314, columns25, lane);
     }
     if (base == 0) copy_async_wait<0>();

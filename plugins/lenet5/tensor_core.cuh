@@ -18,6 +18,19 @@
 
 namespace lenet5 {
 
+// A lane's weights of both convolutions, four registers a load, which lie in shared memory as [kQuads][kLanes][4].
+// `volatile`: hoisted out of the loop over images, they would take the registers of the linear layers.
+template <int kQuads>
+__device__ __forceinline__ void load_fragments(unsigned* w, unsigned source, int lane) {
+#pragma unroll
+  for (int quad = 0; quad < kQuads; ++quad) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[4 * quad]), "=r"(w[4 * quad + 1]), "=r"(w[4 * quad + 2]), "=r"(w[4 * quad + 3])
+                 : "r"(source + (quad * kLanes + lane) * 16)
+                 : "memory");
+  }
+}
+
 // ---- conv1 windows -----------------------------------------------------------------------------------------------------
 
 constexpr int kOutputsAWindow = 4;
