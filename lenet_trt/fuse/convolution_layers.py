@@ -14,10 +14,9 @@ def convolution(graph: WorkingGraph, node: WorkingNode) -> None:
     """Write a ``Conv``'s window in one way, and give it a bias: its own, one added afterwards, or zeros."""
     if not node.is_op("Conv"):
         return
-    shape = graph.shape(node.inputs[1])
-    if shape is None or len(shape) < 3 or not all(isinstance(size, int) for size in shape):
+    sizes = _filter_sizes(graph, node)
+    if sizes is None:
         return
-    sizes = [int(size or 0) for size in shape]
     attributes = _window(graph, node, sizes[2:])
     if attributes is None:
         return
@@ -31,10 +30,9 @@ def transposed_convolution(graph: WorkingGraph, node: WorkingNode) -> None:
     """Write the window of a ``ConvTranspose`` in one way, and give it a bias, as ``convolution`` does."""
     if not node.is_op("ConvTranspose") or node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
         return
-    shape = graph.shape(node.inputs[1])
-    if shape is None or len(shape) < 3 or not all(isinstance(size, int) for size in shape):
+    sizes = _filter_sizes(graph, node)
+    if sizes is None:
         return
-    sizes = [int(size or 0) for size in shape]
     attributes = _window(graph, node, sizes[2:]) or {}
     for name in ("group", "output_padding", "output_shape"):
         if any(np.atleast_1d(node.attributes.get(name, 0))):
@@ -67,6 +65,14 @@ def activation_before_pooling(graph: WorkingGraph, node: WorkingNode) -> None:
     first = WorkingNode(node.op_type, list(pool.inputs), [between], node.attributes, node.origins)
     second = WorkingNode("MaxPool", [between], list(node.outputs), pool.attributes, pool.origins)
     graph.replace([pool, node], [(pool.slot, first), (node.slot, second)])
+
+
+def _filter_sizes(graph: WorkingGraph, node: WorkingNode) -> list[int] | None:
+    """Return the shape of a convolution's filters; None where it is unknown, or no window is in it."""
+    shape = graph.shape(node.inputs[1])
+    if shape is None or len(shape) < 3 or not all(isinstance(size, int) for size in shape):
+        return None
+    return [int(size or 0) for size in shape]
 
 
 def _window(graph: WorkingGraph, node: WorkingNode, kernel: list[int]) -> dict[str, Any] | None:

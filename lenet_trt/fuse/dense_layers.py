@@ -90,6 +90,31 @@ def scaled_outputs_channels_first(graph: WorkingGraph, node: WorkingNode) -> Non
     graph.replace([node, transpose, scale], [(transpose.slot, first), (scale.slot, second)])
 
 
+def channels_last_flattening(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Move a ``Transpose`` to channels-last before ``Flatten`` and ``Gemm`` into the weight of the ``Gemm``."""
+    if not node.is_op("Gemm") or node.inputs[1] not in graph.constants:
+        return
+    flatten = graph.producer(node.inputs[0])
+    if flatten is None or not flatten.is_op("Flatten") or not is_read_once(graph, flatten):
+        return
+    transpose = graph.producer(flatten.inputs[0])
+    if transpose is None or not transpose.is_op("Transpose") or not is_read_once(graph, transpose):
+        return
+    shape = graph.shape(transpose.inputs[0])
+    if transpose.attributes.get("perm") != TO_CHANNELS_LAST or shape is None:
+        return
+    weight = graph.constants[node.inputs[1]]
+    if count(shape[1:]) != weight.shape[1]:
+        return
+    channels, height, width = (int(size or 0) for size in shape[1:])
+    turned = weight.reshape(-1, height, width, channels).transpose(0, 3, 1, 2).reshape(weight.shape)
+    name = graph.add_constant(f"{node.inputs[1]}.channels_first", np.ascontiguousarray(turned))
+    # The flattened values now come in another order, so they get another name.
+    flattened = f"{flatten.outputs[0]}.channels_first"
+    replace_by_one(graph, [transpose, flatten], flatten.slot, "Flatten", transpose.inputs, [flattened], {})
+    replace_by_one(graph, [node], node.slot, "Gemm", [flattened, name, node.inputs[2]], node.outputs, node.attributes)
+
+
 def _scaled_layer(graph: WorkingGraph, node: WorkingNode, scale: WorkingNode, rank: int, axis: int) -> list[str] | None:
     """Return the inputs of a dense layer whose outputs, then along ``axis``, are multiplied by a constant.
 
@@ -127,28 +152,3 @@ def _other_axis(graph: WorkingGraph, dequantize: WorkingNode, transposed: str) -
     inputs = [transposed, *dequantize.inputs[1:]]
     replace_by_one(graph, [dequantize], dequantize.slot, "DequantizeLinear", inputs, [name], attributes)
     return name
-
-
-def channels_last_flattening(graph: WorkingGraph, node: WorkingNode) -> None:
-    """Move a ``Transpose`` to channels-last before ``Flatten`` and ``Gemm`` into the weight of the ``Gemm``."""
-    if not node.is_op("Gemm") or node.inputs[1] not in graph.constants:
-        return
-    flatten = graph.producer(node.inputs[0])
-    if flatten is None or not flatten.is_op("Flatten") or not is_read_once(graph, flatten):
-        return
-    transpose = graph.producer(flatten.inputs[0])
-    if transpose is None or not transpose.is_op("Transpose") or not is_read_once(graph, transpose):
-        return
-    shape = graph.shape(transpose.inputs[0])
-    if transpose.attributes.get("perm") != TO_CHANNELS_LAST or shape is None:
-        return
-    weight = graph.constants[node.inputs[1]]
-    if count(shape[1:]) != weight.shape[1]:
-        return
-    channels, height, width = (int(size or 0) for size in shape[1:])
-    turned = weight.reshape(-1, height, width, channels).transpose(0, 3, 1, 2).reshape(weight.shape)
-    name = graph.add_constant(f"{node.inputs[1]}.channels_first", np.ascontiguousarray(turned))
-    # The flattened values now come in another order, so they get another name.
-    flattened = f"{flatten.outputs[0]}.channels_first"
-    replace_by_one(graph, [transpose, flatten], flatten.slot, "Flatten", transpose.inputs, [flattened], {})
-    replace_by_one(graph, [node], node.slot, "Gemm", [flattened, name, node.inputs[2]], node.outputs, node.attributes)
