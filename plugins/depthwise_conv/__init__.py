@@ -31,10 +31,10 @@ from ..windows.declaration import (
 (group,) = axes("group")
 BAND_TILES = 4
 BAND_WARPS = 4
-# Of columns.cuh: threads of a block, rows of x that it has in shared memory, and the least rows of outputs.
-COLUMN_THREADS, COLUMN_ROWS, COLUMN_LEAST = 128, 12, 24
 # What every architecture has.
 BAND_SHARED_LIMIT = 64 * 1024
+# Of columns.cuh: threads of a block, rows of x that it has in shared memory, and the least rows of outputs.
+COLUMN_THREADS, COLUMN_ROWS, COLUMN_LEAST = 128, 12, 24
 
 
 def reference(

@@ -73,9 +73,9 @@ __device__ __forceinline__ void depthwise_columns(const T* __restrict__ x, const
   if (first_plane >= planes) return;
 
   // Lanes without a plane read what the last one reads, and store nothing.
-  const int place = min(lane, Plan::kPlanes * Plan::kStrips - 1), strip = place % Plan::kStrips;
-  const bool works = place == lane && first_plane + place / Plan::kStrips < planes;
-  const size_t plane = min(first_plane + place / Plan::kStrips, planes - 1);
+  const int place = min(lane, Plan::kPlanes * Plan::kStrips - 1), strip = place % Plan::kStrips, of_warp = place / Plan::kStrips;
+  const bool works = place == lane && first_plane + of_warp < planes;
+  const size_t plane = min(first_plane + of_warp, planes - 1);
 
   const int rows = ceil_div(Layer::kOutHeight, static_cast<int>(gridDim.y));
   const int first_out = blockIdx.y * rows, end_out = min(first_out + rows, Layer::kOutHeight);
@@ -83,7 +83,7 @@ __device__ __forceinline__ void depthwise_columns(const T* __restrict__ x, const
   const size_t start = plane * Layer::kPlane + first * Layer::kWidth + strip * kRun;
 
   const T* from = x + start;
-  unsigned char* const own = ring + (place / Plan::kStrips * Plan::kPitch + strip) * Plan::kBytes;  // what is left of its columns
+  unsigned char* const own = ring + (of_warp * Plan::kPitch + strip) * Plan::kBytes;  // what is left of its columns
   const unsigned to_shared = shared_address(own) + Plan::kBorder * Plan::kBytes;
   int copied = first;
   const auto begin_stage = [&](int offset) {
