@@ -11,12 +11,7 @@ __device__ __forceinline__ void cluster_arrive_relaxed() {
   __syncwarp();
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
-// Publishes all that was written, to other blocks' shared memory too. It orders all memory of the GPU, which takes longer.
-__device__ __forceinline__ void cluster_arrive_with_all() {
-  __syncwarp();
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-// Publishes what was written to this block's own shared memory, and nothing else.
+// Publishes what was written to this block's own shared memory, and nothing else. What goes to another block is sent (below).
 __device__ __forceinline__ void cluster_arrive() {
   __syncwarp();
   asm volatile("fence.release.sync_restrict::shared::cta.cluster;\n\tbarrier.cluster.arrive.relaxed.aligned;" ::: "memory");
@@ -31,11 +26,6 @@ __device__ __forceinline__ unsigned remote_address(unsigned local, unsigned rank
   unsigned remote;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(rank));
   return remote;
-}
-
-__device__ __forceinline__ void write_remote(float2* local, unsigned rank, float2 pair) {
-  const unsigned remote = remote_address(shared_address(local), rank);
-  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(remote), "f"(pair.x), "f"(pair.y) : "memory");
 }
 
 __device__ __forceinline__ float4 read_remote(const float* local, unsigned rank) {

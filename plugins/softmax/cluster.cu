@@ -2,7 +2,7 @@
 //
 // x [rows, K] -> y [rows, K].
 //
-// Mapping: row.cuh, 8 blocks a row; the threads hold the row in registers, and one barrier of the cluster joins the parts.
+// Mapping: row.cuh, 8 blocks a row; the threads hold the row in registers, and one exchange in the cluster joins the parts.
 // Bytes: x and y once.
 #include "softmax/row.cuh"
 

@@ -1,10 +1,11 @@
-// softmax of a row in the registers of kBlocks blocks of kThreads threads: one pass over memory, one barrier.
+// softmax of a row in the registers of kBlocks blocks of kThreads threads: one pass over memory, one exchange.
 //
 // Each warp finds the largest value and the sum of its own part, and tells it to all warps of the row: through shared memory,
-// and where the row has several blocks, by writing into the shared memory of each block of the cluster.
+// and where the row has several blocks, it sends them to each block of the cluster.
 #pragma once
 
 #include "block_cluster.cuh"
+#include "bulk.cuh"
 #include "softmax/softmax.cuh"
 
 namespace softmax {
@@ -24,7 +25,15 @@ __device__ __forceinline__ void row_in_registers(const T* __restrict__ x, T* __r
   const unsigned rank = blockIdx.x % kBlocks;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #if __CUDA_ARCH__ >= 900
-  if constexpr (kBlocks > 1) cluster_arrive_relaxed();
+  __shared__ unsigned long long all_sent;
+  const unsigned barrier = shared_address(&all_sent);
+  if constexpr (kBlocks > 1) {
+    if (threadIdx.x == 0) {
+      init_barrier(barrier);
+      expect_bytes(barrier, sizeof(parts));
+    }
+    cluster_arrive_relaxed();  // this block has a barrier, which others may count on
+  }
 #endif
 
   using Packs = Row<kBlocks * kThreads>;
@@ -55,9 +64,8 @@ __device__ __forceinline__ void row_in_registers(const T* __restrict__ x, T* __r
   if constexpr (kBlocks > 1) {
 #if __CUDA_ARCH__ >= 900
     cluster_wait();
-    if (lane < kBlocks) write_remote(&parts[rank * kWarps + warp], lane, own);
-    cluster_arrive_with_all();
-    cluster_wait();
+    if (lane < kBlocks) send_remote(shared_address(&parts[rank * kWarps + warp]), barrier, lane, own);
+    wait_for_remote(barrier);
 #endif
   } else {
     if (lane == 0) parts[warp] = own;

@@ -6,7 +6,6 @@
 
 inline void cluster_arrive() {}
 inline void cluster_arrive_relaxed() {}
-inline void cluster_arrive_with_all() {}
 inline void cluster_wait() { wait_for_cluster(); }
 unsigned char* remote_place(unsigned address, unsigned rank);
 void bytes_arrive(unsigned barrier, unsigned rank, int bytes);
@@ -15,7 +14,6 @@ inline float4 read_remote(const float* local, unsigned rank) {
   std::memcpy(&four, remote_place(shared_address(local), rank), sizeof(four));
   return four;
 }
-inline void write_remote(float2* local, unsigned rank, float2 pair) { std::memcpy(remote_place(shared_address(local), rank), &pair, sizeof(pair)); }
 template <typename Value>
 void send_remote(unsigned local, unsigned barrier, unsigned rank, const Value& value) {
   if (local % sizeof(value) != 0) std::exit(2);
