@@ -24,8 +24,9 @@ def runnable(kernel: Kernel) -> list[ExampleCase]:
     return list(cases(kernel, current_context().sm)) if gpus().devices else []
 
 
-@pytest.mark.parametrize("check", CHECKS)
+# All kernels by one check, then by the next: processes side by side compile different ones.
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("check", CHECKS)
 def test_conformance(kernel: Kernel, check: str) -> None:
     problems = {str(case): run_check(check, case) for case in runnable(kernel)}
     assert problems
