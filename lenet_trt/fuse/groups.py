@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lenet_trt.fuse.places import Place
 
-# Of a group for each layer around it, whose tensors TensorRT converts from its own layouts and to them.
+# Of a group for each layer around it, whose tensors TensorRT converts from its own layouts and to them. Channels that
+# are packed, as its own layers have them, it does not convert: of these a group has as many in all.
 LEAST_PLACES = 3
 
 
@@ -16,7 +17,8 @@ def places_in_groups(places: Sequence[Place], taken: Sequence[Place]) -> list[Pl
     """Return the places that are in a group of ``LEAST_PLACES`` for each other layer that is next to it, or of more.
 
     Places are in one group if one reads what another gives; those that are taken already belong to it. The model's
-    inputs and outputs are no layers.
+    inputs and outputs are no layers. All places have linear tensors, or all have packed ones; the other layers count
+    for linear ones alone.
     """
     owners = {index: place for place in (*places, *taken) for index in place.match.origins}
     result: list[Place] = []
@@ -26,7 +28,8 @@ def places_in_groups(places: Sequence[Place], taken: Sequence[Place]) -> list[Pl
             continue
         group, around = _group_of(place, owners)
         seen |= group
-        if len(group) >= LEAST_PLACES * max(len(around), 1):
+        converted = len(around) if place.kernel.is_linear else 0
+        if len(group) >= LEAST_PLACES * max(converted, 1):
             result += [each for each in places if each in group]
     return result
 

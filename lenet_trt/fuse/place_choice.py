@@ -35,20 +35,28 @@ def _chosen(places: Iterable[Place]) -> list[Place]:
         places,
         key=lambda p: (-len(p.match.origins), -p.match.pattern.preference, p.rank, min(p.match.origins)),
     )
-    grouped = [place for place in order if place.grouped]
+    grouped = [place for place in order if place.grouped and place.kernel.is_linear]
     # A kernel with a packed layout leaves its nodes to a group that replaces them too: nothing is converted there.
-    waiting = [p for p in order if not p.grouped and not p.kernel.is_linear and any(map(p.is_within, grouped))]
+    waiting = [p for p in order if not p.kernel.is_linear and any(map(p.is_within, grouped))]
     result = _with_claimed([place for place in order if place not in waiting], [])
-    # TensorRT converts between a packed layout and a linear one, whichever layers have them.
-    alike = [place for place in result if place.kernel.is_linear]
-    result += places_in_groups(_apart(grouped, result), alike)
-    return _with_claimed(waiting, result)
+    result += _in_groups(order, result, linear=True)
+    return _with_claimed([place for place in order if not place.kernel.is_linear], result)
 
 
 def _with_claimed(places: Sequence[Place], before: Sequence[Place]) -> list[Place]:
-    """Return those places, and of these the ones that are claimed, and then those beside plugins."""
+    """Return those before, then the claimed ones of these places, packed ones in groups, and those beside plugins."""
     result = [*before, *_apart((place for place in places if place.claimed), before)]
+    result += _in_groups(places, result, linear=False)
     return result + places_beside(_apart((place for place in places if place.beside), result), result)
+
+
+def _in_groups(places: Iterable[Place], before: Sequence[Place], *, linear: bool) -> list[Place]:
+    """Return the places of this layout that make groups, also with those before them.
+
+    TensorRT converts between a packed layout and a linear one, whichever layers have them.
+    """
+    grouped = [place for place in places if place.grouped and place.kernel.is_linear == linear]
+    return places_in_groups(_apart(grouped, before), [place for place in before if place.kernel.is_linear == linear])
 
 
 def _apart(places: Iterable[Place], before: Sequence[Place] = ()) -> list[Place]:

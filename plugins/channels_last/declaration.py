@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, Dim, ceil_div, minimum, remainder
-from lenet_trt.kernel import Axis, Launch, Packing, Tensor, TensorMap, Variant, float_types
+from lenet_trt.kernel import Axis, BesidePlugins, Launch, Packing, Tensor, TensorMap, Variant, float_types
 
 from ..few_channels.declaration import k
 from ..few_channels.declaration import reference as convolution
@@ -229,6 +229,8 @@ def claims_of(channels: Dim) -> tuple[Condition, ...]:
 
 
 CLAIMS = claims_of(c)
+# Between other plugins, as in a ResNet-50, it was the faster one for one image too, which has few tiles.
+BETWEEN = BesidePlugins(both=True, sizes=MEASURED & c.multiple_of(EIGHT) & k.multiple_of(EIGHT) & (TILES <= 14))
 # TensorRT has no kernel for Hopper that adds.
 CLAIMS_OF_SUMS = (MANY_PIXELS, MEASURED & (c >= 128))
 # TensorRT's own layers write their outputs to where they are joined.

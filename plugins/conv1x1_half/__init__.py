@@ -5,6 +5,7 @@ from pathlib import Path
 from lenet_trt.kernel import Kernel
 
 from ..channels_last.declaration import COPIED_BY, OUTPUTS, X
+from ..linear.declaration import HOPPER
 from ..pointwise.declaration import reference
 from ..windows.convolutions import patterns_in_halves
 from .declaration import ATTRIBUTES, AXES, BESIDE, CLAIMS, EXAMPLES, FLOPS, PACKING, REQUIRES, TYPES, WEIGHTS, variants
@@ -26,6 +27,7 @@ KERNEL = Kernel(
     examples=EXAMPLES,
     claims=CLAIMS,
     beside_plugins=BESIDE,
+    in_groups=HOPPER,
     copied_by=COPIED_BY,
     flops=FLOPS,
     source_dir=Path(__file__).parent,

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import minimum
 from lenet_trt.kernel import Axis, BesidePlugins, Packing, Variant, float_types
 
 from ..linear.declaration import HOPPER, Product
@@ -50,9 +49,9 @@ def variants(name: str) -> tuple[Variant, ...]:
     return (*LAYER.wide(), *LAYER.narrow(element_bytes=2), LAYER.direct(f"{name}_direct"))
 
 
-# Measured in a ResNet-50, beside other plugins: where it was the faster one in TensorRT 8.6.0 on Hopper
-# (docs/kernels/conv1x1_half.md). With much work a sum was so beside TensorRT's layers, too.
-BESIDE = BesidePlugins(sizes=HOPPER & (PIXELS * (1 + minimum(1, FLOPS // 1_000_000_000)) >= 3136))
+# Measured in a ResNet-50 (docs/kernels/conv1x1_half.md): faster in TensorRT 8.6.0 on Hopper beside other plugins and in
+# groups. With much work a sum was so beside TensorRT's layers, too.
+BESIDE = BesidePlugins(sizes=HOPPER)
 CLAIMS = (IN_FLOATS,)  # never by itself
 CLAIMS_OF_SUMS = (HOPPER & (PIXELS >= 1568) & (FLOPS >= 1_000_000_000),)
 EXAMPLES = (

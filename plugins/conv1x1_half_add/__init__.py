@@ -18,6 +18,7 @@ from ..conv1x1_half.declaration import (
     WEIGHTS,
     variants,
 )
+from ..linear.declaration import HOPPER
 from ..pointwise.declaration import PIXELS, k
 from ..pointwise_conv_add import reference
 from ..windows.convolutions import patterns_of_sums_in_halves
@@ -39,6 +40,7 @@ KERNEL = Kernel(
     examples=EXAMPLES,
     claims=CLAIMS_OF_SUMS,
     beside_plugins=BESIDE,
+    in_groups=HOPPER,
     copied_by=COPIED_BY,
     flops=FLOPS + PIXELS * k,
     source_dir=Path(__file__).parent,

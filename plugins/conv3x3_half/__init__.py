@@ -7,6 +7,7 @@ from lenet_trt.kernel import Kernel
 from ..channels_last.declaration import (
     ATTRIBUTES,
     AXES,
+    BETWEEN,
     BIAS,
     CLAIMS,
     COPIED_BY,
@@ -48,6 +49,7 @@ KERNEL = Kernel(
         {"n": 2, "c": 3, "h": 16, "w": 70, "k": 12, "activation": "none"},
     ),
     claims=CLAIMS,
+    beside_plugins=BETWEEN,
     copied_by=COPIED_BY,
     flops=FLOPS,
     source_dir=Path(__file__).parent,

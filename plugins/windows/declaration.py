@@ -45,10 +45,10 @@ IN_GROUPS = (size_of("T") <= 2) & ARCHITECTURE.equals(90)
 def rows_in_groups(rows: Dim, features: Dim) -> Condition:
     """Return where norms, dense layers and attention of rows are taken in groups: with four axes, or enough of them.
 
-    One image of a vision transformer has 197 rows. For a text of 128 words plugins were faster where a word has 576
-    features, as in SmolLM, or more, and TensorRT where it has 256 (docs/zoo.md).
+    One image of a vision transformer has 197 rows. For a text of 128 words plugins were faster where a word has 256
+    features or more (docs/zoo.md); with fewer they were not measured.
     """
-    return IN_GROUPS & (maximum(MODEL_AXES // 4, maximum(rows // 192, rows * features // (128 * 576))) >= 1)
+    return IN_GROUPS & (maximum(MODEL_AXES // 4, maximum(rows // 192, rows * features // (128 * 256))) >= 1)
 
 
 def divisor_of(extent: Dim) -> Dim:

@@ -173,28 +173,41 @@ def test_one_block_with_its_shortcut_first_costs_no_other_block() -> None:
     assert operators.count(ADDS) == 3
 
 
-SMALL = {"n": 32, "height": 7, "width": 7}
+@pytest.mark.parametrize("n", [1, 32, "n"])
+def test_auto_takes_layers_on_hopper_beside_plugins_and_in_groups(n: int | str) -> None:
+    model = one_layer(activation="relu", n=n, height=7, width=7)
+    for sm in (80, 89, 90, 120):
+        places, _ = find_places(model, [registry.kernel(PLAIN)], [sm])
+        assert {(place.beside, place.grouped) for place in places} == ({(True, True)} if sm == 90 else set())
+        assert taken(model, sm) == {}
+
+
+def bottlenecks(n: int, side: int, channels: int, blocks: int) -> onnx.ModelProto:
+    """Return blocks of a ResNet-50 behind a layer at stride 2, which is TensorRT's, as is the one behind them."""
+    model = Images(n, channels, 2 * side, 2 * side)
+    x = model.node("Relu", model.layer("x", 4 * channels, strides=[2, 2]))
+    for _ in range(blocks):
+        y = model.node("Relu", model.layer(x, channels))
+        y = model.node("Relu", model.layer(y, channels, 3, pads=[1] * 4))
+        x = model.node("Relu", model.node("Add", model.layer(y, 4 * channels), x))
+    return model.finished(model.layer(x, channels, strides=[2, 2]))
 
 
 @pytest.mark.parametrize(
-    ("sizes", "enough"),
+    ("n", "side", "channels", "blocks", "expected"),
     [
-        ({"n": 1, "height": 56, "width": 56}, True),
-        ({"n": 4, "height": 28, "width": 28}, True),
-        ({"n": 1, "height": 55, "width": 57}, False),
-        ({**SMALL, "channels": 2048, "filters": 512}, True),
-        ({**SMALL, "channels": 512, "filters": 512}, False),  # too few operations
-        ({**SMALL, "n": 31, "channels": 2048, "filters": 512}, False),
-        ({"n": "n", "height": 56, "width": 56}, False),
+        (1, 28, 128, 1, {}),  # two layers of 1x1, and one of 3x3 between them
+        (1, 28, 128, 2, {PLAIN: 2, ADDS: 2, CONV3X3: 2}),
+        (64, 28, 128, 2, {PLAIN: 1, ADDS: 2}),  # too many tiles for those of 3x3, which part the group
+        (1, 7, 512, 1, {PLAIN: 1, ADDS: 1, CONV3X3: 1}),  # the one of 3x3 is taken by itself
     ],
-    ids=str,
 )
-def test_auto_takes_layers_of_many_pixels_on_hopper_beside_plugins(sizes: dict[str, Any], enough: bool) -> None:
-    model = one_layer(activation="relu", **sizes)
-    for sm in (80, 89, 90, 120):
-        places, _ = find_places(model, [registry.kernel(PLAIN)], [sm])
-        assert {place.beside for place in places} == ({True} if enough and sm == 90 else set())
-        assert taken(model, sm) == {}
+def test_auto_takes_blocks_of_a_resnet_in_groups(
+    n: int, side: int, channels: int, blocks: int, expected: dict[str, int]
+) -> None:
+    model = bottlenecks(n, side, channels, blocks)
+    assert taken(model) == expected
+    assert taken(model, 89) == {}
 
 
 def residual_block(side: int, channels: int) -> onnx.ModelProto:
