@@ -154,9 +154,9 @@ def contest_figure(sources: Sources, name: str, *words: str) -> str:
 def networks_figure(sources: Sources, names: str, *words: str) -> str:
     """Return a table of networks, a column a batch and precision, with TensorRT's own layers and with our plugins.
 
-    ``names`` is a record, or several with commas between, which measured different networks or precisions. The words
-    behind it are networks (without one, all), ``precision=fp16``, which shows this one alone, and
-    ``"backend=graph runtime"``, which shows the times of another backend: ``networks zoo/h200,zoo/h200_fp16 unet``.
+    ``names`` is a record, or several with commas between, of which the newest counts that measured a network in a batch
+    and precision. The words behind it are networks (without one, all), ``precision=fp16``, which shows this one alone,
+    and ``"backend=graph runtime"``, which shows the times of another backend: ``networks zoo/h200,zoo/h200_fp16 unet``.
     """
     found = [sources.record(name) for name in names.split(",")]
     records = [record for record in found if record is not None]
@@ -167,9 +167,8 @@ def networks_figure(sources: Sources, names: str, *words: str) -> str:
         raise LenetTrtError(f"the figure networks has no option {min(unknown)!r}; it has backend and precision")
     if mixed := mixture(records):
         raise LenetTrtError(f"{names} are of {mixed}: a table must not mix them")
-    rows = tuple(row for record in records for row in record.rows)
-    if len({row.key for row in rows}) < len(rows):
-        raise LenetTrtError(f"{names} measured the same network twice: a table must not mix them")
+    newest = {row.where: record for record in sorted(records, key=lambda each: each.date) for row in record.rows}
+    rows = tuple(row for record in records for row in record.rows if newest[row.where] is record)
     headings, lines = by_network(replace(records[0], rows=rows), [w for w in words if "=" not in w], **options)
     return markdown_text(headings, lines, left=(0,)) if lines else NOT_MEASURED
 

@@ -329,8 +329,10 @@ def test_networks_have_a_line_each_with_both_engines(records: Path) -> None:
     zoo.write_text(as_json(replace(load_record(zoo), details={"library_sha256": "a" * 64})))  # of an earlier commit
     *_, first, second = figure(records, "networks gpu/zoo,gpu/later").strip().splitlines()
     assert [first, second] == [*lines, f"| gpt | - | - | {duration(stats(90).median_us)} |"]
-    with pytest.raises(LenetTrtError, match="measured the same network twice"):
-        figure(records, "networks gpu/zoo,gpu/zoo")
+    again = replace(later, rows=(row("TensorRT", "lstm", 1, "fp16", 200),), date="2031-01-01 00:00 UTC")
+    (records / "gpu/again.json").write_text(as_json(again))
+    *_, newest = figure(records, "networks gpu/again,gpu/zoo").strip().splitlines()
+    assert newest == lines[0].replace(half, duration(stats(200).median_us)), "the newest of those that measured it"
     assert "not measured" in figure(records, "networks gpu/never")
     assert "not measured" in figure(records, "networks gpu/zoo,gpu/never")
 
