@@ -24,9 +24,9 @@ def runnable(kernel: Kernel) -> list[ExampleCase]:
     return list(cases(kernel, current_context().sm)) if gpus().devices else []
 
 
-# All kernels by one check, then by the next: processes side by side compile different ones.
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+# A kernel by all checks, then the next one: processes side by side take runs of tests, and compile different kernels.
 @pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_conformance(kernel: Kernel, check: str) -> None:
     problems = {str(case): run_check(check, case) for case in runnable(kernel)}
     assert problems
