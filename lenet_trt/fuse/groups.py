@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lenet_trt.fuse.places import Place
 
-# Of a group for each layer around it, whose tensors TensorRT converts from its own layouts and to them. Channels that
-# are packed, as its own layers have them, it does not convert: of these a group has as many in all.
+# Of a group for each layer around it, whose tensors TensorRT converts from its own layouts and to them. It has packed
+# channels itself, and converts none: a group of places with a packed layout has as many, whatever is around it.
 LEAST_PLACES = 3
 
 
@@ -17,8 +17,7 @@ def places_in_groups(places: Sequence[Place], taken: Sequence[Place]) -> list[Pl
     """Return the places that are in a group of ``LEAST_PLACES`` for each other layer that is next to it, or of more.
 
     Places are in one group if one reads what another gives; those that are taken already belong to it. The model's
-    inputs and outputs are no layers. All places have linear tensors, or all have packed ones; the other layers count
-    for linear ones alone.
+    inputs and outputs are no layers. All places are linear, or all are packed; around packed ones nothing counts.
     """
     owners = {index: place for place in (*places, *taken) for index in place.match.origins}
     result: list[Place] = []
