@@ -16,6 +16,13 @@ __device__ __forceinline__ void expect_bytes(unsigned barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
+// Makes a barrier whose first phase ends with these bytes. One thread calls it. In a cluster, the cluster's barrier publishes it, without a release,
+// by the fence in init_barrier.
+__device__ __forceinline__ void begin_barrier(unsigned barrier, unsigned bytes) {
+  init_barrier(barrier);
+  expect_bytes(barrier, bytes);
+}
+
 // Arrives, and publishes to those who wait what this thread did before.
 __device__ __forceinline__ void arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");

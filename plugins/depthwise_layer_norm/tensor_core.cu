@@ -15,10 +15,7 @@ __device__ __forceinline__ void convolve_and_normalise(unsigned char* shared, co
   const unsigned arrived = shared_address(shared) + P::kBarriersAt, sent = arrived + 8;
   if (threadIdx.x == 0) {
     init_barrier(arrived);
-    if constexpr (kBlocks > 1) {
-      init_barrier(sent);
-      expect_bytes(sent, P::tiles(layer.n) * kBlocks * kPixels * 8);
-    }
+    if constexpr (kBlocks > 1) begin_barrier(sent, P::tiles(layer.n) * kBlocks * kPixels * 8);
     if constexpr (kMapped) begin_bulk_copies<P>(shared_address(shared), layer, arrived);
   }
   if constexpr (kBlocks > 1) cluster_arrive_relaxed();

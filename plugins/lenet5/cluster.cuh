@@ -6,12 +6,6 @@
 
 namespace lenet5 {
 
-// Makes a barrier and arms it for its first phase; the cluster's barrier publishes it, without a release, by the fence in init_barrier.
-__device__ __forceinline__ void begin_barrier(unsigned barrier, unsigned bytes) {
-  init_barrier(barrier);
-  expect_bytes(barrier, bytes);
-}
-
 // Waits for the phase of this parity, 0 for the first, as wait_for_remote does, where no load is under way: the fence keeps the L1 cache.
 __device__ __forceinline__ void wait_bytes(unsigned barrier, unsigned parity = 0) {
   asm volatile(

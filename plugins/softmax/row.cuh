@@ -28,10 +28,7 @@ __device__ __forceinline__ void row_in_registers(const T* __restrict__ x, T* __r
   __shared__ unsigned long long all_sent;
   const unsigned barrier = shared_address(&all_sent);
   if constexpr (kBlocks > 1) {
-    if (threadIdx.x == 0) {
-      init_barrier(barrier);
-      expect_bytes(barrier, sizeof(parts));
-    }
+    if (threadIdx.x == 0) begin_barrier(barrier, sizeof(parts));
     cluster_arrive_relaxed();  // this block has a barrier, which others may count on
   }
 #endif

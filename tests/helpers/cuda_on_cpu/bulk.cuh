@@ -10,6 +10,10 @@
 void init_barrier(unsigned address, unsigned arrivals = 1);
 void arrive(unsigned address);
 void expect_bytes(unsigned address, unsigned bytes);
+inline void begin_barrier(unsigned address, unsigned bytes) {
+  init_barrier(address);
+  expect_bytes(address, bytes);
+}
 void begin_bulk_copy(unsigned to, const void* from, unsigned bytes, unsigned barrier);
 
 struct TensorMap {
