@@ -38,12 +38,12 @@ def _chosen(places: Iterable[Place]) -> list[Place]:
     grouped = [place for place in order if place.grouped and place.kernel.is_linear]
     # A kernel with a packed layout leaves its nodes to a group that replaces them too: nothing is converted there.
     waiting = [p for p in order if not p.kernel.is_linear and any(map(p.is_within, grouped))]
-    result = _with_claimed([place for place in order if place not in waiting], [])
+    result = _with_taken([place for place in order if place not in waiting], [])
     result += _in_groups(order, result, linear=True)
-    return _with_claimed([place for place in order if not place.kernel.is_linear], result)
+    return _with_taken([place for place in order if not place.kernel.is_linear], result)
 
 
-def _with_claimed(places: Sequence[Place], before: Sequence[Place]) -> list[Place]:
+def _with_taken(places: Sequence[Place], before: Sequence[Place]) -> list[Place]:
     """Return those before, then the claimed ones of these places, packed ones in groups, and those beside plugins."""
     result = [*before, *_apart((place for place in places if place.claimed), before)]
     result += _in_groups(places, result, linear=False)
