@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, Dim, ceil_div, minimum, remainder
-from lenet_trt.kernel import Axis, BesidePlugins, Launch, Packing, Tensor, TensorMap, Variant, float_types
+from lenet_trt.kernel import Axis, Launch, Packing, Tensor, TensorMap, Variant, float_types
 
 from ..few_channels.declaration import k
 from ..few_channels.declaration import reference as convolution
@@ -217,9 +217,13 @@ _pixels = n * h * w
 MANY_PIXELS = MEASURED & (h * w >= 3136) & (_pixels >= 8192)
 
 
+def _in_eights(channels: Dim) -> Condition:
+    return MEASURED & channels.multiple_of(EIGHT) & k.multiple_of(EIGHT)
+
+
 def claims_of(channels: Dim) -> tuple[Condition, ...]:
     """Return the claims of a convolution that adds nothing; where channels are no eights, on very many pixels."""
-    whole = MEASURED & channels.multiple_of(EIGHT) & k.multiple_of(EIGHT)
+    whole = _in_eights(channels)
     return (
         whole & MANY_PIXELS & (k <= BLOCK),
         MANY_PIXELS & (k <= BLOCK) & (_pixels >= 2**18),
@@ -228,9 +232,13 @@ def claims_of(channels: Dim) -> tuple[Condition, ...]:
     )
 
 
+def in_groups_of(channels: Dim) -> Condition:
+    """Return where it is taken among other plugins: at the few pixels of one image, in a U-Net and in ResNets."""
+    return _in_eights(channels) & (_pixels < 5000)
+
+
 CLAIMS = claims_of(c)
-# Between other plugins, as in a ResNet-50, it was the faster one for one image too, which has few tiles.
-BETWEEN = BesidePlugins(both=True, sizes=MEASURED & c.multiple_of(EIGHT) & k.multiple_of(EIGHT) & (TILES <= 14))
+IN_GROUPS = in_groups_of(c)
 # TensorRT has no kernel for Hopper that adds.
 CLAIMS_OF_SUMS = (MANY_PIXELS, MEASURED & (c >= 128))
 # TensorRT's own layers write their outputs to where they are joined.

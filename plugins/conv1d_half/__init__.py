@@ -10,7 +10,6 @@ from ..windows.declaration import n, out_w
 from .declaration import (
     ATTRIBUTES,
     AXES,
-    BESIDE,
     CLAIMS,
     EXAMPLES,
     FLOPS,
@@ -39,7 +38,6 @@ KERNEL = Kernel(
     reference=reference,
     examples=EXAMPLES,
     claims=CLAIMS,
-    beside_plugins=BESIDE,
     copied_by=COPIED_BY,
     flops=FLOPS,
     source_dir=Path(__file__).parent,

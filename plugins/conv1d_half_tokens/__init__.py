@@ -9,7 +9,6 @@ from lenet_trt.kernel import Kernel, Tensor
 from ..conv1d_half.declaration import (
     ATTRIBUTES,
     AXES,
-    BESIDE,
     CLAIMS,
     EXAMPLES,
     FLOPS,
@@ -49,7 +48,6 @@ KERNEL = Kernel(
     reference=reference,
     examples=EXAMPLES,
     claims=CLAIMS,
-    beside_plugins=BESIDE,
     flops=FLOPS,
     source_dir=Path(__file__).parent,
 )

@@ -21,6 +21,7 @@ from ..channels_last.declaration import (
     claims_of,
     filters_of,
     flops_of,
+    in_groups_of,
     packing_of,
     variants_of,
 )
@@ -66,6 +67,7 @@ KERNEL = Kernel(
     # Of many channels TensorRT's own is a little faster, but where the Concat stays, it copies what
     # transposed_conv2x2_half gives, which gains more from this size on.
     claims=(*claims_of(channels), MEASURED & (channels >= 256) & (n * h * w * channels >= MUCH)),
+    in_groups=in_groups_of(channels),
     copied_by=COPIED_BY,
     flops=flops_of(channels),
     source_dir=Path(__file__).parent,

@@ -44,7 +44,7 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
 
 
 # Operations, two for each number of a patch and each output: smaller layers are taken among other plugins alone.
-ENOUGH = 100_000_000
+ENOUGH = 50_000_000
 
 KERNEL = Kernel(
     name="patch_embedding_half",

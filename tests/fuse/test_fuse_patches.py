@@ -198,7 +198,7 @@ def test_they_are_one_kernel_in_fp16(network: Any, size: int) -> None:
 
 @pytest.mark.parametrize(
     ("images", "sm", "alone", "in_group"),
-    [(2000, 90, True, False), (300, 90, False, True), (2, 90, False, True), (2000, 89, False, False)],
+    [(300, 90, True, False), (100, 90, False, True), (2, 90, False, True), (300, 89, False, False)],
 )
 def test_auto_takes_layers_in_fp16_with_more_work_or_in_a_group(
     images: int, sm: int, alone: bool, in_group: bool

@@ -87,6 +87,15 @@ def test_by_itself_it_is_taken_for_much_data() -> None:
     assert taken(model_of(doubled("a"), relu, **IMAGES)) == {}
 
 
+@pytest.mark.parametrize(("layers", "counts"), [(3, {NAME: 3}), (2, {})])
+def test_three_of_them_are_taken_for_any_data(layers: int, counts: dict[str, int]) -> None:
+    names = ["x", *(f"a{i}" for i in range(layers - 1)), "z"]
+    nodes = [
+        helper.make_node("ConvTranspose", [names[i], "w", "b"], [names[i + 1]], strides=[2, 2]) for i in range(layers)
+    ]
+    assert taken(model_of(*nodes, channels=8, planes=8)) == counts
+
+
 def test_before_a_concatenation_tensorrt_keeps_the_layer() -> None:
     """TensorRT writes into the concatenation, and what a plugin writes would be copied there."""
     nodes = [
