@@ -158,3 +158,8 @@ def test_maps_that_are_read_as_well_are_no_tokens() -> None:
 def test_auto_takes_layers_with_enough_work_on_hopper(sequences: int, steps: int, sm: int, taken: list[str]) -> None:
     model = stem(0, 384, sequences=sequences, channels=80, steps=steps)
     assert list(plugin_nodes(fuse(model, architectures=[sm]).model).values()) == taken
+
+
+def test_auto_leaves_few_filters_however_much_work_they_have() -> None:
+    model = stem(0, 64, sequences=64, channels=80, steps=3000)
+    assert not plugin_nodes(fuse(model, architectures=[90]).model)
