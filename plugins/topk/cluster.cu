@@ -25,12 +25,9 @@ struct BlocksOfCluster {
 
   __device__ __forceinline__ void begin() const {
     if (threadIdx.x == 0) {
-      const unsigned told = shared_address(&mine.all_told), counted = shared_address(&mine.all_counted);
-      init_barrier(told);
-      init_barrier(counted);
+      begin_barrier(shared_address(&mine.all_told), kBlocks * kWarps * Telling<kBlocks>::kOfWarp * sizeof(unsigned));
+      begin_barrier(shared_address(&mine.all_counted), sizeof(mine.counts));
       init_barrier(shared_address(&mine.all_gathered));
-      expect_bytes(told, kBlocks * kWarps * Telling<kBlocks>::kOfWarp * static_cast<int>(sizeof(unsigned)));
-      expect_bytes(counted, sizeof(mine.counts));
     }
     cluster_arrive_relaxed();  // this block has barriers, which others may count on
   }
