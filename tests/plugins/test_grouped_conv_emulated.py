@@ -1,4 +1,4 @@
-"""The convolution in groups on tensor cores: its own source, run on the CPU in 16 bits."""
+"""The convolution in groups on tensor cores and from shared memory: its own sources, run on the CPU."""
 
 from __future__ import annotations
 
@@ -42,3 +42,27 @@ def test_an_infinity_reaches_the_pixels_of_its_windows_alone(
         plain[0][-1, 5, 3, 3] = value
 
     assert disagreement_on_cpu(GROUPED, "tensor_core", *sizes, change, tmp_path_factory, "fp16") is None
+
+
+# Rows of several images in a block, and several blocks; filters that fill no eight; few channels.
+IMAGES: Sizes = ({"n": 5, "h": 9, "w": 20, "cg": 3, "k": 15}, {**SAME, "group": 3, "activation": "relu"})
+BLOCKS: Sizes = ({"n": 2, "h": 26, "w": 56, "cg": 8, "k": 16}, {**SAME, "group": 2})
+FIVE: Sizes = (
+    {"n": 3, "h": 11, "w": 8, "cg": 2, "k": 44},
+    {**SAME, "group": 2, "size": 5, "pad": 2, "activation": "silu"},
+)
+
+
+@needs_gcc
+@pytest.mark.parametrize("sizes", [IMAGES, BLOCKS, FIVE], ids=str)
+def test_images_below_each_other_are_the_same(sizes: Sizes, tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert disagreement_on_cpu(GROUPED, "staged", *sizes, unchanged, tmp_path_factory, "fp32") is None
+
+
+@needs_gcc
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_an_infinity_stays_in_its_image(value: float, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def change(plain: list[np.ndarray]) -> None:
+        plain[0][1, 2, 8, 19] = plain[0][3, 4, 0, 0] = value
+
+    assert disagreement_on_cpu(GROUPED, "staged", *IMAGES, change, tmp_path_factory, "fp32") is None
