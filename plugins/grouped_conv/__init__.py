@@ -23,6 +23,9 @@ UNIT, BLOCKS = 8, 8
 # Pixels of a thread of staged.cu, and the zeros before a row of x.
 RUN, LEFT = 4, 4
 
+# Attributes of most examples, which keep the size of an image.
+SAME = {"size": 3, "stride": 1, "pad": 1}
+
 
 def reference(
     x: np.ndarray,
@@ -97,7 +100,7 @@ def staged() -> Variant:
         min_sm=80,
         types=("fp32",),
         when=stride.equals(1)
-        & (2 * pad).equals(size - 1)
+        & (2 * pad + 1).equals(size)
         & w.multiple_of(RUN)
         & (w <= RUN * THREADS)
         & (shared <= SHARED_LIMIT),
@@ -133,20 +136,9 @@ KERNEL = Kernel(
     patterns=convolution_patterns(),
     reference=reference,
     examples=(
-        {"n": 1, "h": 3, "w": 3, "cg": 2, "k": 4, "group": 2, "size": 3, "stride": 1, "pad": 1, "activation": "gelu"},
+        {"n": 1, "h": 3, "w": 3, "cg": 2, "k": 4, "group": 2, **SAME, "activation": "gelu"},
         {"n": 3, "h": 9, "w": 7, "cg": 3, "k": 15, "group": 3, "size": 3, "stride": 2, "pad": 1, "activation": "relu6"},
-        {
-            "n": 2,
-            "h": 14,
-            "w": 14,
-            "cg": 16,
-            "k": 36,
-            "group": 3,
-            "size": 3,
-            "stride": 1,
-            "pad": 1,
-            "activation": "relu",
-        },
+        {"n": 2, "h": 14, "w": 14, "cg": 16, "k": 36, "group": 3, **SAME, "activation": "relu"},
         {
             "n": 5,
             "h": 17,
@@ -159,18 +151,7 @@ KERNEL = Kernel(
             "pad": 2,
             "activation": "silu",
         },
-        {
-            "n": 9,
-            "h": 56,
-            "w": 56,
-            "cg": 8,
-            "k": 64,
-            "group": 8,
-            "size": 3,
-            "stride": 1,
-            "pad": 1,
-            "activation": "none",
-        },
+        {"n": 9, "h": 56, "w": 56, "cg": 8, "k": 64, "group": 8, **SAME, "activation": "none"},
         {
             "n": 7,
             "h": 20,
@@ -183,18 +164,7 @@ KERNEL = Kernel(
             "pad": 0,
             "activation": "hardswish",
         },
-        {
-            "n": 3,
-            "h": 12,
-            "w": 28,
-            "cg": 16,
-            "k": 36,
-            "group": 3,
-            "size": 3,
-            "stride": 1,
-            "pad": 1,
-            "activation": "relu",
-        },
+        {"n": 3, "h": 12, "w": 28, "cg": 16, "k": 36, "group": 3, **SAME, "activation": "relu"},
     ),
     flops=2 * n * k * out_h * out_w * cg * size * size,
     source_dir=Path(__file__).parent,
