@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from lenet_trt.check.gpu_checks import CHECKS, run_check
+from lenet_trt.check.gpu_checks import CHECKS, compile_calls, run_check
 from lenet_trt.child import child_environment
-from lenet_trt.cuda.compile import architectures, compile_ahead, compile_each, compile_variant, sm_of, target_for
+from lenet_trt.cuda.compile import architectures, compile_each, compile_variant, sm_of
 from lenet_trt.cuda.driver import context_lost, current_context
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.bind import Bound, Specialized
@@ -97,11 +97,7 @@ def check_kernel(
     chosen = [case for case in cases(kernel, sm) if case_filter in str(case)]
     if quick:
         chosen = [case for case in chosen if case.bound.flops <= _QUICK_FLOPS]
-    compile_ahead(
-        ((case.bound.specialized, part, target_for(sm)) for case in chosen for part in case.variant.parts),
-        line_info=True,
-        progress=progress,
-    )
+    compile_calls(chosen, sm, progress)
     lost = ""
     for name in gpu_checks:
         if lost:

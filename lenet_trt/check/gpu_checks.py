@@ -5,11 +5,12 @@ A function returns None when the property holds, otherwise what was seen instead
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
 
+from lenet_trt.cuda.compile import compile_ahead, target_for
 from lenet_trt.cuda.driver import Buffer, Stream, context_lost
 from lenet_trt.cuda.launch import prepare
 from lenet_trt.errors import LenetTrtError
@@ -294,6 +295,12 @@ def empty(case: ExampleCase) -> str | None:
         elif problem := rig.problem():
             return f"with {name} = 0: {problem}"
     return None
+
+
+def compile_calls(calls: Iterable[ExampleCase], sm: int, progress: bool = False) -> None:
+    """Compile what the calls launch, on all cores. ``progress``: see ``compile_each``."""
+    parts = ((call.bound.specialized, part, target_for(sm)) for call in calls for part in call.variant.parts)
+    compile_ahead(parts, line_info=True, progress=progress)
 
 
 CHECKS: dict[str, Callable[[ExampleCase], str | None]] = {
