@@ -5,9 +5,9 @@ A record in docs/results names its commit. Its times hold for today's kernels wh
     python scripts/same_code.py 9f0c102 lenet5 batched_matvec      kernels of a record
     python scripts/same_code.py 9f0c102                            all kernels of that commit
 
-Each variant is compiled for the first example of its kernel and for each type; examples of few inputs may hide what
-only several steps of a loop have, so --example names another one. What differs is compiled again. Needs git and NVRTC;
-no GPU.
+Each variant is compiled for the first example of its kernel that it fits, and for each type; examples of few inputs may
+hide what only several steps of a loop have, so --example names another one. What differs is compiled again. Needs git
+and NVRTC; no GPU.
 """
 
 from __future__ import annotations
@@ -48,29 +48,33 @@ def code(cubin):
 found = {}
 for name in sys.argv[3:] or registry.kernels():
     kernel = registry.kernels().get(name)
-    example = next(iter(kernel.examples[int(sys.argv[2]) :]), None) if kernel else None
-    if example is None:
+    if kernel is None:
         continue
     first = {each.name: each.choices[0] for each in kernel.attributes if hasattr(each, "choices")}
-    attributes = {**first, **{each.name: example[each.name] for each in kernel.attributes if each.name in example}}
-    axes = {axis: size for axis, size in example.items() if axis not in attributes}
     for types in kernel.types:
+        calls = []
+        for example in kernel.examples[int(sys.argv[2]) :][:1] if sys.argv[2] else kernel.examples:
+            given = {each.name: example[each.name] for each in kernel.attributes if each.name in example}
+            axes = {axis: size for axis, size in example.items() if axis not in given}
+            calls.append(kernel.bind_axes(axes, types, {**first, **given}))
         for variant in kernel.variants:
+            call = next((call for call in calls if call.fits(variant)), None)
+            if call is None:
+                continue
             try:
-                call = kernel.bind_axes(axes, types, attributes).specialized
                 parts = getattr(variant, "parts", (variant,))
                 found[f"{name} {types.name} {variant.name}"] = [
-                    code(compile_variant(call, part, f"sm_{sys.argv[1]}").image) for part in parts
+                    code(compile_variant(call.specialized, part, f"sm_{sys.argv[1]}").image) for part in parts
                 ]
             except LenetTrtError:
-                pass  # a variant that is not for these sizes, this type or this GPU
+                pass  # a variant that is not for this type or this GPU
 print(json.dumps(found))
 """
 
 
-def digests(tree: Path, sm: str, example: int, kernels: Sequence[str]) -> Digests:
+def digests(tree: Path, sm: str, example: str, kernels: Sequence[str]) -> Digests:
     """Return the hash of the machine code of each kernel, type and variant of an installed tree."""
-    words = [sys.executable, "-c", _DIGESTS, sm, str(example), *kernels]
+    words = [sys.executable, "-c", _DIGESTS, sm, example, *kernels]
     with tempfile.TemporaryDirectory(dir=tree) as cache:  # of its own, so that everything is compiled
         environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1", "LENET_TRT_CACHE": cache}
         done = subprocess.run(words, cwd=tree, env=environment, stdout=subprocess.PIPE, text=True)
@@ -110,9 +114,12 @@ def main() -> None:
     parser.add_argument("commit", help="the earlier commit")
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="kernels (default: all)")
     parser.add_argument("--sm", default="90", help="the architecture to compile for (default: 90)")
-    parser.add_argument("--example", type=int, default=0, metavar="N", help="the example of each kernel (default: 0)")
+    parser.add_argument(
+        "--example", type=int, metavar="N", help="the example of each kernel (default: the first that a variant fits)"
+    )
     given = parser.parse_args()
-    words = given.sm, given.example, given.kernels
+    example = "" if given.example is None else str(given.example)
+    words = given.sm, example, given.kernels
     with tempfile.TemporaryDirectory(prefix="lenet-trt-code-") as folder:
         trees = at_commit(given.commit, Path(folder) / "before"), here(Path(folder) / "now")
         before, now = ({name: {each} for name, each in digests(tree, *words).items()} for tree in trees)
@@ -121,7 +128,7 @@ def main() -> None:
             if not again:
                 break
             for tree, seen in zip(trees, (before, now), strict=True):
-                for name, each in digests(tree, given.sm, given.example, again).items():
+                for name, each in digests(tree, given.sm, example, again).items():
                     seen.setdefault(name, set()).add(each)
     for kernel in dict.fromkeys(name.split()[0] for name in before):
         mine = [name for name in before if name.split()[0] == kernel]
