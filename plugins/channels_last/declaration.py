@@ -233,8 +233,11 @@ def claims_of(channels: Dim) -> tuple[Condition, ...]:
 
 
 def in_groups_of(channels: Dim) -> Condition:
-    """Return where it is taken among other plugins: at the few pixels of one image, in a U-Net and in ResNets."""
-    return _in_eights(channels) & (_pixels < 5000)
+    """Return where it is taken among other plugins: at the few pixels of one image, as in a U-Net and in ResNets.
+
+    Those have 64 channels or more there; with fewer it was not measured.
+    """
+    return _in_eights(channels) & (channels >= 64) & (k >= 64) & (_pixels < 5000)
 
 
 CLAIMS = claims_of(c)

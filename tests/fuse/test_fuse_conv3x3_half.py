@@ -121,14 +121,14 @@ def test_by_themselves_they_are_taken_for_large_images() -> None:
     assert taken(model_of(conv("c"), relu, side=32)) == {}
 
 
-@pytest.mark.parametrize(("side", "others", "counts"), [(6, 2, {CONV: 1, CONCAT: 2}), (6, 1, {}), (50, 2, {})])
-def test_of_few_pixels_they_are_taken_in_groups(side: int, others: int, counts: dict[str, int]) -> None:
+@pytest.mark.parametrize(("filters", "others", "counts"), [(64, 3, {CONCAT: 3}), (64, 2, {}), (56, 3, {})])
+def test_of_few_pixels_they_are_taken_in_groups(filters: int, others: int, counts: dict[str, int]) -> None:
     nodes, last = conv_relu("r0"), "r0"
     for i in range(others):
         after = "z" if i == others - 1 else f"r{i + 1}"
         nodes += [concat(f"j{i}", last, "y"), *conv_relu(after, f"j{i}", "w2")]
         last = after
-    assert taken(model_of(*nodes, side=side, filters=56)) == counts
+    assert taken(model_of(*nodes, filters=filters)) == counts
 
 
 def test_before_a_concatenation_tensorrt_keeps_the_layer_whole() -> None:

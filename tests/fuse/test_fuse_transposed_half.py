@@ -93,7 +93,8 @@ def test_three_of_them_are_taken_for_any_data(layers: int, counts: dict[str, int
     nodes = [
         helper.make_node("ConvTranspose", [names[i], "w", "b"], [names[i + 1]], strides=[2, 2]) for i in range(layers)
     ]
-    assert taken(model_of(*nodes, channels=8, planes=8)) == counts
+    assert taken(model_of(*nodes, channels=64, planes=64)) == counts
+    assert taken(model_of(*nodes, channels=8, planes=8)) == {}
 
 
 def test_before_a_concatenation_tensorrt_keeps_the_layer() -> None:
