@@ -33,9 +33,11 @@ MORE_TRIES = 3
 # Runs in either tree, with what both have in common; a variant of older commits is one launch, and has no parts.
 _DIGESTS = """
 import hashlib, json, struct, sys
+from dataclasses import replace
+from itertools import product
 from lenet_trt.cuda.compile import compile_variant
-from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import registry
+from lenet_trt.kernel.examples import cases
 
 def code(cubin):
     # The sections .text.NAME of an ELF file of 64 bits.
@@ -50,24 +52,18 @@ for name in sys.argv[3:] or registry.kernels():
     kernel = registry.kernels().get(name)
     if kernel is None:
         continue
-    first = {each.name: each.choices[0] for each in kernel.attributes if hasattr(each, "choices")}
-    for types in kernel.types:
-        calls = []
-        for example in kernel.examples[int(sys.argv[2]) :][:1] if sys.argv[2] else kernel.examples:
-            given = {each.name: example[each.name] for each in kernel.attributes if each.name in example}
-            axes = {axis: size for axis, size in example.items() if axis not in given}
-            calls.append(kernel.bind_axes(axes, types, {**first, **given}))
-        for variant in kernel.variants:
-            call = next((call for call in calls if call.fits(variant)), None)
-            if call is None:
-                continue
-            try:
-                parts = getattr(variant, "parts", (variant,))
-                found[f"{name} {types.name} {variant.name}"] = [
-                    code(compile_variant(call.specialized, part, f"sm_{sys.argv[1]}").image) for part in parts
-                ]
-            except LenetTrtError:
-                pass  # a variant that is not for this type or this GPU
+    if sys.argv[2]:
+        kernel = replace(kernel, examples=kernel.examples[int(sys.argv[2]) :][:1])
+    first = {}
+    for case in cases(kernel, int(sys.argv[1])):
+        first.setdefault((case.bound.types.name, case.variant.name), case.bound.specialized)
+    for types, variant in product(kernel.types, kernel.variants):
+        call = first.get((types.name, variant.name))
+        if call is not None:
+            parts = getattr(variant, "parts", (variant,))
+            found[f"{name} {types.name} {variant.name}"] = [
+                code(compile_variant(call, part, f"sm_{sys.argv[1]}").image) for part in parts
+            ]
 print(json.dumps(found))
 """
 
