@@ -10,17 +10,11 @@
 //
 // Bytes: x (with the border of the rows) and y once. 2 KG CG R R operations an output pixel.
 #include "copies.cuh"
-#include "windows/activation.cuh"
-#include "windows/windows.cuh"
-
-using Layer = Windows<float, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD>;
-constexpr int kGroups = ATTR_GROUP, kChannels = AXIS_CG, kFilters = AXIS_K / kGroups;  // of a group
-constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
+#include "grouped_conv/sums.cuh"
 
 struct Plan {
   static constexpr int kThreads = 128, kRun = 4;
   static constexpr int kSize = Layer::kSize, kPad = Layer::kPad, kTaps = kSize * kSize;
-  static constexpr int kOut = smaller(kFilters, 8), kParts = ceil_div(kFilters, kOut), kOfTap = round_up(kOut, 4);
 
   static constexpr int kVectors = Layer::kWidth / kRun, kRows = kThreads / kVectors;
   static constexpr int kOfImage = Layer::kHeight + kPad, kRowsOfX = kRows + kSize - 1;
@@ -92,15 +86,15 @@ extern "C" __global__ void __launch_bounds__(Plan::kThreads)
   extern __shared__ __align__(16) unsigned char shared[];
   float* const taps = reinterpret_cast<float*>(shared);
   float* const patch = taps + Plan::kTapFloats;
-  const int group = blockIdx.y / Plan::kParts, first_out = blockIdx.y % Plan::kParts * Plan::kOut, first_row = blockIdx.x * Plan::kRows;
+  const int group = blockIdx.y / kParts, first_out = blockIdx.y % kParts * kOut, first_row = blockIdx.x * Plan::kRows;
 
   const Copies copies(x, shared_address(patch), first_row, group, n);
   copies.begin(0);
-  for (int i = threadIdx.x; i < kChannels * Plan::kTaps * Plan::kOut; i += Plan::kThreads) {
-    const int out = i % Plan::kOut, tap = i / Plan::kOut;
-    const bool inside = kFilters % Plan::kOut == 0 || first_out + out < kFilters;
+  for (int i = threadIdx.x; i < kChannels * Plan::kTaps * kOut; i += Plan::kThreads) {
+    const int out = i % kOut, tap = i / kOut;
+    const bool inside = is_output(first_out + out);
     const float* const from = w + (inside ? static_cast<size_t>(group * kFilters + first_out + out) * (kChannels * Plan::kTaps) + tap : 0);
-    copy_async<4>(shared_address(taps + tap * Plan::kOfTap + out), from, inside ? 4 : 0);
+    copy_async<4>(shared_address(taps + tap * kOfTap + out), from, inside ? 4 : 0);
   }
   copy_async_commit();
 #pragma unroll 1
@@ -116,19 +110,13 @@ extern "C" __global__ void __launch_bounds__(Plan::kThreads)
 
   const int thread = smaller(threadIdx.x, Plan::kRows * Plan::kVectors - 1), down = thread / Plan::kVectors;
   const int column = thread % Plan::kVectors * Plan::kRun;
-  float sums[Plan::kOut][Plan::kRun];
-#pragma unroll
-  for (int out = 0; out < Plan::kOut; ++out) {
-    const bool inside = kFilters % Plan::kOut == 0 || first_out + out < kFilters;
-    const float start = inside ? bias[group * kFilters + first_out + out] : 0.0f;
-#pragma unroll
-    for (int e = 0; e < Plan::kRun; ++e) sums[out][e] = start;
-  }
+  Sums<1, Plan::kRun> sums;
+  begin_sums<1, Plan::kRun>(sums, bias, group, first_out);
 
   const float* corner = patch + down * Plan::kPitch + Plan::kLeft - Plan::kPad + column;
-  const float* tap = taps;
+  const float* of_channel = taps;
 #pragma unroll 1
-  for (int channel = 0; channel < kChannels; ++channel, corner += Plan::kPlane) {
+  for (int channel = 0; channel < kChannels; ++channel, corner += Plan::kPlane, of_channel += Plan::kTaps * kOfTap) {
     wait_for_channel(channel);
     constexpr int kColumns = Plan::kRun + Plan::kSize - 1;
     float columns[Plan::kSize][kColumns];
@@ -144,28 +132,18 @@ extern "C" __global__ void __launch_bounds__(Plan::kThreads)
       columns[line][Plan::kPad] = four.x, columns[line][Plan::kPad + 1] = four.y;
       columns[line][Plan::kPad + 2] = four.z, columns[line][Plan::kPad + 3] = four.w;
     }
-#pragma unroll
-    for (int i = 0; i < Plan::kTaps; ++i, tap += Plan::kOfTap) {
-      float of[Plan::kOfTap];
-#pragma unroll
-      for (int k = 0; k < Plan::kOfTap; k += 4) *reinterpret_cast<float4*>(of + k) = *reinterpret_cast<const float4*>(tap + k);
-#pragma unroll
-      for (int out = 0; out < Plan::kOut; ++out) {
-#pragma unroll
-        for (int e = 0; e < Plan::kRun; ++e) sums[out][e] = fmaf(columns[i / Plan::kSize][e + i % Plan::kSize], of[out], sums[out][e]);
-      }
-    }
+    add_channel<0, 1, Plan::kRun>(sums, columns, of_channel);
   }
 
   const Row row(first_row + down, n);
   if (threadIdx.x >= Plan::kRows * Plan::kVectors || !row.exists) return;
   float* const to = y + row.in(kGroups * kFilters, group * kFilters + first_out) + column;
 #pragma unroll
-  for (int out = 0; out < Plan::kOut; ++out) {
-    if (kFilters % Plan::kOut != 0 && first_out + out >= kFilters) return;
+  for (int out = 0; out < kOut; ++out) {
+    if (!is_output(first_out + out)) return;
     Vector<float, Plan::kRun> run;
 #pragma unroll
-    for (int e = 0; e < Plan::kRun; ++e) run.value[e] = activate<kActivation>(sums[out][e]);
+    for (int e = 0; e < Plan::kRun; ++e) run.value[e] = activate<kActivation>(sums[out][0][e]);
     store_vector(to + out * Layer::kOutPlane, run);
   }
 }

@@ -11,13 +11,7 @@
 // has 16 neighbouring pixels of them at a time, which lie together in y. Bytes: x (with its border) and y once, w once for each block.
 #include "copies.cuh"
 #include "dense/instructions.cuh"
-#include "windows/activation.cuh"
-#include "windows/windows.cuh"
-
-using T = TYPE_T;
-using Layer = Windows<T, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD>;
-constexpr int kGroups = ATTR_GROUP, kChannels = AXIS_CG, kFilters = AXIS_K / kGroups;  // of a group
-constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
+#include "grouped_conv/layer.cuh"
 
 struct Plan {
   static constexpr int kWarps = 4, kThreads = 32 * kWarps, kEight = 8;
