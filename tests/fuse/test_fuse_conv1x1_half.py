@@ -196,7 +196,9 @@ def bottlenecks(n: int, side: int, channels: int, blocks: int) -> onnx.ModelProt
 @pytest.mark.parametrize(
     ("n", "side", "channels", "blocks", "expected"),
     [
+        (1, 28, 32, 1, {}),  # two layers of 1x1, and one of 3x3 with too few channels between them
         (1, 28, 128, 1, {PLAIN: 1, ADDS: 1, CONV3X3: 1}),
+        (1, 28, 128, 2, {PLAIN: 2, ADDS: 2, CONV3X3: 2}),
         (64, 28, 128, 2, {PLAIN: 1, ADDS: 2}),  # too many pixels for those of 3x3, which part the group
         (1, 7, 512, 1, {PLAIN: 1, ADDS: 1, CONV3X3: 1}),  # the one of 3x3 is taken by itself
     ],
