@@ -20,6 +20,7 @@ matrix products     ``MatMul(a, b, alpha=...)``; with ``transA=1``, ``transB=1``
 softmax             ``Softmax(x, axis=-1)`` over the last axis; another axis is counted from the first one
 layer norm          ``LayerNormalization(x, scale, bias, epsilon=...)`` over the last axis
 RMS norm            ``RMSNormalization(x, scale, epsilon=...)`` over the last axis; see ``rms_norms.py``
+group norm          ``GroupNormalization(x, scale, bias, num_groups=..., epsilon=...)``; see ``group_norms.py``
 top k               ``TopK(x, k)`` over the last axis, without the attribute
 mean                of the last axis: -1, in the attribute or the constant ``axes``
 scaling             by a constant power of two: ``Mul``, not ``Div``

@@ -1,0 +1,104 @@
+"""Declare ``group_norm``: GroupNormalization of maps, and an optional activation."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.dims import MULTIPROCESSORS, axes, size_of
+from lenet_trt.kernel import (
+    INT32_MAX,
+    Axis,
+    FloatAttribute,
+    IntegerAttribute,
+    Kernel,
+    Launch,
+    Tensor,
+    Variant,
+    float_types,
+)
+
+from ..windows.activation import ACTIVATION, ACTIVATIONS
+from .pattern import PATTERNS
+
+n, c, s, group = axes("n c s group")
+ROWS = n * group
+LENGTH = c // group * s
+PACK = 16 // size_of("T")  # elements
+CLUSTER_BLOCKS, CLUSTER_THREADS = 8, 512
+CLUSTER_BYTES = 2 * (4 * CLUSTER_BLOCKS * CLUSTER_THREADS // 32 + 8)  # two sums of all warps, each with a barrier
+EPSILON = FloatAttribute("epsilon", (1e-5,), "is added to the variance", least=0.0)
+
+
+def reference(
+    x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, group: int, epsilon: float, activation: str
+) -> np.ndarray:
+    """Compute the distances from each group's mean over its standard deviation, then the activation."""
+    groups = x.reshape(x.shape[0], group, x.shape[1] // group * x.shape[2])
+    distances = groups - groups.mean(axis=-1, keepdims=True)
+    variance = np.square(distances).mean(axis=-1, keepdims=True)
+    normal = (distances / np.sqrt(variance + epsilon)).reshape(x.shape)
+    return ACTIVATIONS[activation](normal * scale[:, None] + bias[:, None])
+
+
+def row(threads: int, values: int) -> Variant:
+    """Make the variant of row.cu with so many threads, each of which holds up to ``values`` elements."""
+    return Variant(
+        f"row{threads}",
+        Launch((ROWS, 1, 1), (threads, 1, 1), ()),
+        f"a block of {threads} threads a group",
+        source="row.cu",
+        entry="group_norm_row",
+        when=values * threads >= LENGTH + 2 * PACK,
+    )
+
+
+KERNEL = Kernel(
+    name="group_norm",
+    doc="y = act(GroupNormalization(x, scale, bias)), groups of channels of each image",
+    axes=(
+        Axis("n", "images"),
+        Axis("c", "channels", static=True),
+        Axis("s", "pixels of an image", static=True),
+    ),
+    inputs=(
+        Tensor("x", (n, c, s), "T", "maps"),
+        Tensor("scale", (c,), "T", "factors of the channels", weight=True),
+        Tensor("bias", (c,), "T", "summands of the channels", weight=True),
+    ),
+    outputs=(Tensor("y", (n, c, s), "T", "normalised maps"),),
+    types=float_types(),
+    attributes=(ACTIVATION, IntegerAttribute("group", 1, 8192, (2,), "groups of channels"), EPSILON),
+    requires=c.multiple_of(group) & (ROWS * CLUSTER_BLOCKS <= INT32_MAX) & (LENGTH <= INT32_MAX // 2),
+    variants=(
+        row(256, 32),
+        Variant(
+            "cluster8",
+            Launch((CLUSTER_BLOCKS * ROWS, 1, 1), (CLUSTER_THREADS, 1, 1), (), CLUSTER_BYTES),
+            f"a cluster of {CLUSTER_BLOCKS} blocks a group",
+            source="cluster.cu",
+            min_sm=90,
+            when=LENGTH + 2 * PACK <= 64 * CLUSTER_BLOCKS * CLUSTER_THREADS,
+            # Few groups for the GPU, or groups that are too large for a block.
+            prefer=ROWS <= MULTIPROCESSORS // 2 + LENGTH // 32769 * INT32_MAX // 64,
+        ),
+        row(512, 64),
+        Variant(
+            "block", Launch((ROWS, 1, 1), (512, 1, 1), ()), "a block a group of any size, which it reads three times"
+        ),
+    ),
+    patterns=PATTERNS,
+    reference=reference,
+    examples=(
+        {"n": 1, "c": 2, "s": 1, "group": 1, "activation": "none"},
+        {"n": 3, "c": 12, "s": 35, "group": 4, "activation": "silu"},
+        {"n": 2, "c": 64, "s": 200, "group": 8, "activation": "silu"},
+        {"n": 5, "c": 6, "s": 1001, "group": 3, "activation": "relu"},
+        {"n": 3, "c": 40, "s": 1024, "group": 4, "activation": "gelu"},
+        {"n": 33, "c": 64, "s": 2000, "group": 8, "activation": "silu"},
+        {"n": 1, "c": 96, "s": 3137, "group": 6, "activation": "none"},
+        {"n": 1, "c": 20, "s": 4096, "group": 2, "activation": "none"},
+    ),
+    by_name=True,
+    flops=8 * n * c * s,
+    source_dir=Path(__file__).parent,
+)

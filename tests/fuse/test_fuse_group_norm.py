@@ -1,0 +1,124 @@
+"""Group norms are found in the ways that exporters and ONNX write them, and what is no group norm stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.fuse.stage import fuse
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from lenet_trt.onnx_model.precision import convert
+from plain_runtime import run
+from torch_export import exported_module
+
+NAME = "group_norm"
+SHAPE = (2, 6, 4, 5)
+AS_TORCH = """
+    groups = Reshape(x, inside)
+    instances = InstanceNormalization<epsilon = 1e-3>(groups, ones, zeros)
+    back = Reshape(instances, shape)
+    product = Mul(back, scale)
+    y = Add(product, bias)
+"""
+
+
+def model_of(
+    body: str = AS_TORCH,
+    *,
+    opset: int = 17,
+    inside: str = "{0, 3, -1}",
+    ones: str = "{1, 1, 1}",
+    weights: tuple[int, ...] = (6, 1, 1),
+    outputs: str = "float[2, 6, 4, 5] y",
+) -> onnx.ModelProto:
+    """Return y = GroupNormalization(x) of an x [2, 6, 4, 5] with three groups, in the nodes of ``body``."""
+    model = parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["": {opset}]>
+        g (float[2, 6, 4, 5] x) => ({outputs})
+        <int64[3] inside = {inside}, int64[4] shape = {{2, 6, 4, 5}}, float[3] ones = {ones},
+         float[3] zeros = {{0, 0, 0}}> {{
+            {body}
+        }}
+    """)
+    rng = np.random.default_rng(1)
+    for name in ("scale", "bias"):
+        value = rng.normal(size=weights).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+    return model
+
+
+def attributes_of(model: onnx.ModelProto) -> dict[str, Any]:
+    """Return the plugin's attributes; the fused model computes what the plain one does."""
+    fused = fuse(model, [NAME]).model
+    (name,) = plugin_nodes(fused)
+    x = np.random.default_rng(2).normal(3.0, 2.0, SHAPE).astype(np.float32)
+    for seen, wanted in zip(run(fused, x), run(model, x), strict=True):
+        np.testing.assert_allclose(seen, wanted, rtol=0, atol=1e-5)
+    node = next(node for node in fused.graph.node if node.name == name)
+    return {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+
+
+@pytest.mark.parametrize("weights", [(6, 1, 1), (1, 6, 1, 1)])
+def test_the_nodes_of_torchs_exporter_are_one_kernel(weights: tuple[int, ...]) -> None:
+    found = attributes_of(model_of(weights=weights))
+    assert found["group"] == 3
+    assert found["epsilon"] == np.float32(1e-3)
+
+
+@pytest.mark.parametrize(("opset", "weights"), [(18, (3,)), (21, (6,))])
+def test_the_node_of_onnx_is_one_kernel(opset: int, weights: tuple[int, ...]) -> None:
+    body = "y = GroupNormalization<num_groups = 3>(x, scale, bias)"
+    found = attributes_of(model_of(body, opset=opset, weights=weights))
+    assert found["group"] == 3
+    assert found["epsilon"] == np.float32(1e-5)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"ones": "{1, 2, 1}"}, id="instances are scaled"),
+        pytest.param({"weights": (4, 5)}, id="weights of pixels"),
+        pytest.param({"weights": (1,)}, id="one weight for all"),
+        pytest.param({"inside": "{3, 2, -1}"}, id="images are mixed"),
+        pytest.param(
+            {"body": AS_TORCH + " z = Identity(back)", "outputs": "float[2, 6, 4, 5] y, float[2, 6, 4, 5] z"},
+            id="another reader",
+        ),
+    ],
+)
+def test_what_is_no_group_norm_stays(changed: dict[str, Any]) -> None:
+    with pytest.raises(LenetTrtError, match="the network has no place for it"):
+        fuse(model_of(**changed), [NAME])
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_a_norm_of_torch_is_one_kernel_with_its_activation(axes: int, precision: str) -> None:
+    import torch
+    from torch import nn
+
+    class Norms(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.GroupNorm(4, 8)
+            nn.init.normal_(self.norm.weight)
+            nn.init.normal_(self.norm.bias)
+
+        def forward(self, x: Any) -> Any:
+            return torch.relu(nn.functional.silu(self.norm(x)))
+
+    shape = (2, 8, *[6] * axes)
+    model = exported_module(Norms(), torch.zeros(shape), 17)
+    if precision == "fp16":
+        model = convert(model, "fp16")
+    fused = fuse(model, [NAME]).model
+    operators = {node.op_type for node in fused.graph.node}
+    assert {NAME, "Relu"} <= operators <= {NAME, "Relu", "Cast", "Reshape", "Shape"}
+    x = np.random.default_rng(3).normal(size=shape).astype(np.float32)
+    (seen,), (wanted,) = (run(each, x) for each in (fused, model))
+    np.testing.assert_allclose(seen, wanted, rtol=0, atol=2e-5 if precision == "fp32" else 2e-2)

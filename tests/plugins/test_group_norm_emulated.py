@@ -1,0 +1,45 @@
+"""The norm of groups of channels: its own sources, run on the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernel_on_cpu import disagreement_on_cpu, needs_gcc, unchanged
+from lenet_trt.kernel import AttributeValue, registry
+
+KERNEL = registry.kernel("group_norm")
+Sizes = tuple[dict[str, int], dict[str, AttributeValue]]
+# Packs of one channel; packs of several; rows that begin between two packs; more than a block's threads take at a time.
+WHOLE: Sizes = ({"n": 2, "c": 12, "s": 40}, {"group": 3, "epsilon": 1e-5, "activation": "silu"})
+MIXED: Sizes = ({"n": 2, "c": 24, "s": 9}, {"group": 4, "epsilon": 1e-3, "activation": "none"})
+SHIFTED: Sizes = ({"n": 3, "c": 10, "s": 103}, {"group": 2, "epsilon": 1e-5, "activation": "relu"})
+LARGE: Sizes = ({"n": 1, "c": 6, "s": 5000}, {"group": 2, "epsilon": 1e-5, "activation": "gelu"})
+
+
+@needs_gcc
+@pytest.mark.parametrize("variant", ["row256", "row512", "cluster8", "block"])
+@pytest.mark.parametrize(
+    ("sizes", "types"),
+    [(WHOLE, "fp32"), (MIXED, "fp16"), (SHIFTED, "fp32"), pytest.param(SHIFTED, "bf16", marks=pytest.mark.slow)],
+    ids=str,
+)
+def test_the_source_computes_the_reference(
+    sizes: Sizes, types: str, variant: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert disagreement_on_cpu(KERNEL, variant, *sizes, unchanged, tmp_path_factory, types) is None
+
+
+@needs_gcc
+@pytest.mark.parametrize("variant", ["row512", "cluster8", "block"])
+def test_several_packs_a_thread_are_the_same(variant: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert disagreement_on_cpu(KERNEL, variant, *LARGE, unchanged, tmp_path_factory) is None
+
+
+@needs_gcc
+@pytest.mark.parametrize("variant", ["row256", "cluster8"])
+def test_an_infinity_stays_in_its_group(variant: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def change(plain: list[np.ndarray]) -> None:
+        plain[0][1, 4, 7] = np.inf
+
+    assert disagreement_on_cpu(KERNEL, variant, *WHOLE, change, tmp_path_factory) is None
