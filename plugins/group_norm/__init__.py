@@ -2,42 +2,18 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from lenet_trt.dims import MULTIPROCESSORS, axes, size_of
-from lenet_trt.kernel import (
-    INT32_MAX,
-    Axis,
-    FloatAttribute,
-    IntegerAttribute,
-    Kernel,
-    Launch,
-    Tensor,
-    Variant,
-    float_types,
-)
+from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Variant, float_types
 
-from ..windows.activation import ACTIVATION, ACTIVATIONS
+from .declaration import ATTRIBUTES, WEIGHTS, c, group, n, reference
 from .pattern import PATTERNS
 
-n, c, s, group = axes("n c s group")
+(s,) = axes("s")
 ROWS = n * group
 LENGTH = c // group * s
 PACK = 16 // size_of("T")  # elements
 CLUSTER_BLOCKS, CLUSTER_THREADS = 8, 512
 CLUSTER_BYTES = 2 * (4 * CLUSTER_BLOCKS * CLUSTER_THREADS // 32 + 8)  # two sums of all warps, each with a barrier
-EPSILON = FloatAttribute("epsilon", (1e-5,), "is added to the variance", least=0.0)
-
-
-def reference(
-    x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, group: int, epsilon: float, activation: str
-) -> np.ndarray:
-    """Compute the distances from each group's mean over its standard deviation, then the activation."""
-    groups = x.reshape(x.shape[0], group, x.shape[1] // group * x.shape[2])
-    distances = groups - groups.mean(axis=-1, keepdims=True)
-    variance = np.square(distances).mean(axis=-1, keepdims=True)
-    normal = (distances / np.sqrt(variance + epsilon)).reshape(x.shape)
-    return ACTIVATIONS[activation](normal * scale[:, None] + bias[:, None])
 
 
 def row(threads: int, values: int) -> Variant:
@@ -62,12 +38,11 @@ KERNEL = Kernel(
     ),
     inputs=(
         Tensor("x", (n, c, s), "T", "maps"),
-        Tensor("scale", (c,), "T", "factors of the channels", weight=True),
-        Tensor("bias", (c,), "T", "summands of the channels", weight=True),
+        *WEIGHTS,
     ),
     outputs=(Tensor("y", (n, c, s), "T", "normalised maps"),),
     types=float_types(),
-    attributes=(ACTIVATION, IntegerAttribute("group", 1, 8192, (2,), "groups of channels"), EPSILON),
+    attributes=ATTRIBUTES,
     requires=c.multiple_of(group) & (ROWS * CLUSTER_BLOCKS <= INT32_MAX) & (LENGTH <= INT32_MAX // 2),
     variants=(
         row(256, 32),

@@ -8,7 +8,7 @@ import pytest
 from kernel_on_cpu import disagreement_on_cpu, needs_gcc, unchanged
 from lenet_trt.kernel import AttributeValue, registry
 
-KERNEL = registry.kernel("group_norm")
+KERNEL, HALF = registry.kernel("group_norm"), registry.kernel("group_norm_half")
 Sizes = tuple[dict[str, int], dict[str, AttributeValue]]
 # Packs of one channel; packs of several; rows that begin between two packs; more than a block's threads take at a time.
 WHOLE: Sizes = ({"n": 2, "c": 12, "s": 40}, {"group": 3, "epsilon": 1e-5, "activation": "silu"})
@@ -43,3 +43,32 @@ def test_an_infinity_stays_in_its_group(variant: str, tmp_path_factory: pytest.T
         plain[0][1, 4, 7] = np.inf
 
     assert disagreement_on_cpu(KERNEL, variant, *WHOLE, change, tmp_path_factory) is None
+
+
+# Groups that are eights, several in a slab; of 10 channels, which share eights; of 3; one group; many pixels a thread.
+EIGHTS: Sizes = ({"n": 2, "c": 64, "h": 3, "w": 11}, {"group": 8, "epsilon": 1e-5, "activation": "silu"})
+TENS: Sizes = ({"n": 1, "c": 80, "h": 5, "w": 7}, {"group": 8, "epsilon": 1e-5, "activation": "none"})
+THREES: Sizes = ({"n": 2, "c": 48, "h": 4, "w": 5}, {"group": 16, "epsilon": 1e-3, "activation": "relu"})
+ONE: Sizes = ({"n": 1, "c": 24, "h": 1, "w": 3}, {"group": 1, "epsilon": 1e-5, "activation": "none"})
+PIXELS: Sizes = ({"n": 1, "c": 16, "h": 30, "w": 41}, {"group": 2, "epsilon": 1e-5, "activation": "gelu"})
+
+
+@needs_gcc
+@pytest.mark.parametrize("variant", ["cluster8", "block"])
+@pytest.mark.parametrize(
+    ("sizes", "types"),
+    [(EIGHTS, "fp16"), (TENS, "fp16"), (THREES, "bf16"), (ONE, "fp16"), (PIXELS, "fp16")],
+    ids=str,
+)
+def test_channels_last_are_the_same(
+    sizes: Sizes, types: str, variant: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert disagreement_on_cpu(HALF, variant, *sizes, unchanged, tmp_path_factory, types) is None
+
+
+@needs_gcc
+def test_an_infinity_stays_in_its_group_of_a_slab(tmp_path_factory: pytest.TempPathFactory) -> None:
+    def change(plain: list[np.ndarray]) -> None:
+        plain[0][0, 14, 2, 3] = np.inf
+
+    assert disagreement_on_cpu(HALF, "cluster8", *TENS, change, tmp_path_factory, "fp16") is None
