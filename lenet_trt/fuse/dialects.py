@@ -25,7 +25,7 @@ from lenet_trt.fuse.dense_layers import (
     scaled_outputs,
 )
 from lenet_trt.fuse.folding import constant_folding, known_sizes, reshaped
-from lenet_trt.fuse.group_norms import norm_of_groups
+from lenet_trt.fuse.group_norms import norm_of_groups, norm_of_instances
 from lenet_trt.fuse.last_axis import (
     constants_second,
     division_by_power_of_two,
@@ -66,6 +66,7 @@ LAYERS: tuple[Rule, ...] = (
     constants_second,
     rms_norm,
     norm_of_groups,
+    norm_of_instances,
     layer_between_casts,
 )
 # These change what lies between layers, so a kernel for a part of them is looked for without these as well.

@@ -1,8 +1,9 @@
-"""Define the rule that writes a group norm as one node: ``GroupNormalization(x, scale, bias, num_groups, epsilon)``.
+"""Define the rules that write a group norm as one node: ``GroupNormalization(x, scale, bias, num_groups, epsilon)``.
 
 x is [n, c, pixels ...], scale and bias are [c]. torch's exporters write ``Reshape`` to [n, groups, rest],
 ``InstanceNormalization`` with a scale of ones and a bias of zeros, ``Reshape`` back, ``Mul`` and ``Add``. ONNX has a
-node of its own from opset 18 on, whose scale and bias were of groups before opset 21.
+node of its own from opset 18 on, whose scale and bias were of groups before opset 21. An ``InstanceNormalization`` by
+itself is a group norm, too: each channel is a group.
 """
 
 from __future__ import annotations
@@ -38,6 +39,16 @@ def norm_of_groups(graph: WorkingGraph, node: WorkingNode) -> None:
     if graph.shape(x) != shape or inside is None or inside[0] != shape[0] or not isinstance(inside[1], int):
         return
     _replace(graph, nodes.nodes, x, (scale, bias), {"num_groups": inside[1], "epsilon": epsilon})
+
+
+def norm_of_instances(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Write an instance norm as a group norm; those inside of group norms are gone."""
+    shape = graph.shape(node.inputs[0]) if node.is_op("InstanceNormalization") else None
+    scale, bias = (graph.constants.get(name) for name in node.inputs[1:]) if shape is not None else (None, None)
+    if scale is None or bias is None or scale.ndim != 1:
+        return
+    attributes = {"num_groups": scale.size, "epsilon": float(node.attributes.get("epsilon", _EPSILON))}
+    _replace(graph, [node], node.inputs[0], (scale, bias), attributes)
 
 
 def _write_one_node(graph: WorkingGraph, node: WorkingNode) -> None:

@@ -1,4 +1,4 @@
-"""Group norms are found in the ways that exporters and ONNX write them, and what is no group norm stays."""
+"""Group norms are found in the ways that exporters and ONNX write them, and norms of instances as such."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import onnx
 import pytest
 from onnx import parser
 
-from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.precision import convert
@@ -78,22 +77,33 @@ def test_the_node_of_onnx_is_one_kernel(opset: int, weights: tuple[int, ...]) ->
     assert found["epsilon"] == np.float32(1e-5)
 
 
+def test_a_norm_of_instances_is_one_of_groups_of_one_channel() -> None:
+    body = "y = InstanceNormalization(x, scale, bias)"
+    found = attributes_of(model_of(body, weights=(6,)))
+    assert found["group"] == 6
+    assert found["epsilon"] == np.float32(1e-5)
+
+
 @pytest.mark.parametrize(
     "changed",
     [
         pytest.param({"ones": "{1, 2, 1}"}, id="instances are scaled"),
         pytest.param({"weights": (4, 5)}, id="weights of pixels"),
         pytest.param({"weights": (1,)}, id="one weight for all"),
-        pytest.param({"inside": "{3, 2, -1}"}, id="images are mixed"),
+        pytest.param({"inside": "{4, 3, -1}"}, id="images are mixed"),
         pytest.param(
             {"body": AS_TORCH + " z = Identity(back)", "outputs": "float[2, 6, 4, 5] y, float[2, 6, 4, 5] z"},
             id="another reader",
         ),
     ],
 )
-def test_what_is_no_group_norm_stays(changed: dict[str, Any]) -> None:
-    with pytest.raises(LenetTrtError, match="the network has no place for it"):
-        fuse(model_of(**changed), [NAME])
+def test_of_what_is_no_group_norm_instances_alone_are_taken(changed: dict[str, Any]) -> None:
+    model = model_of(**changed)
+    fused = fuse(model, [NAME]).model
+    assert {node.op_type for node in fused.graph.node} >= {NAME, "Mul", "Add"}
+    x = np.random.default_rng(2).normal(3.0, 2.0, SHAPE).astype(np.float32)
+    for seen, wanted in zip(run(fused, x), run(model, x), strict=True):
+        np.testing.assert_allclose(seen, wanted, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
