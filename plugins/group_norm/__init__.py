@@ -73,6 +73,7 @@ KERNEL = Kernel(
         {"n": 1, "c": 96, "s": 3137, "group": 6, "activation": "none"},
         {"n": 1, "c": 20, "s": 4096, "group": 2, "activation": "none"},
     ),
+    max_elements=2**40,
     by_name=True,
     flops=8 * n * c * s,
     source_dir=Path(__file__).parent,

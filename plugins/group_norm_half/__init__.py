@@ -78,6 +78,7 @@ KERNEL = Kernel(
         {"n": 2, "c": 320, "h": 64, "w": 64, "group": 32, "activation": "silu"},
         {"n": 1, "c": 1280, "h": 16, "w": 16, "group": 32, "activation": "none"},
     ),
+    max_elements=2**40,
     by_name=True,
     copied_by=COPIED_BY,
     flops=8 * n * c * h * w,
