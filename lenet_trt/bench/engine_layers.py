@@ -196,6 +196,22 @@ def _shuffle(channels: int, side: int) -> SingleLayer:
     )
 
 
+def _group_norm(channels: int, side: int, groups: int) -> SingleLayer:
+    """Make a norm of groups of channels and SiLU, as torch's exporters write it."""
+    ones, zeros = (", ".join([number] * groups) for number in ("1.0", "0.0"))
+    maps = f"0, {channels}, {side}, {side}"
+    return SingleLayer(
+        f"GroupNorm {groups} + SiLU, {channels}x{side}x{side}",
+        f"d = Constant<value = int64[3] {{0, {groups}, -1}}>() j = Constant<value = int64[4] {{{maps}}}>() "
+        f"o = Constant<value = float[{groups}] {{{ones}}}>() z = Constant<value = float[{groups}] {{{zeros}}}>() "
+        "g = Reshape(x, d) h = InstanceNormalization<epsilon = 1e-5>(g, o, z) r = Reshape(h, j) "
+        "p = Mul(r, scale) a = Add(p, shift) s = Sigmoid(a) y = Mul(a, s)",
+        {"x": (channels, side, side)},
+        1,
+        {"scale": (channels, 1, 1), "shift": (channels, 1, 1)},
+    )
+
+
 _MAPS, _IMAGES = {"x": (64, 56, 56)}, {"x": (3, 224, 224)}
 LAYERS = (
     SingleLayer("Softmax over 50257", "y = Softmax<axis = -1>(x)", {"x": (50257,)}, 2),
@@ -207,6 +223,8 @@ LAYERS = (
         1,
         {"scale": (768,), "shift": (768,)},
     ),
+    # Of the U-Net of Stable Diffusion.
+    *(_group_norm(*sizes) for sizes in ((640, 32, 32), (1280, 16, 32))),
     SingleLayer(
         "TopK 100 of 50257",
         "k = Constant<value = int64[1] {100}>() y, where = TopK<axis = -1>(x, k)",

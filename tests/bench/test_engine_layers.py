@@ -15,6 +15,7 @@ from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 KERNELS = {
     "Softmax": "softmax",
     "LayerNormalization": "layer_norm",
+    "GroupNorm": "group_norm",
     "TopK": "topk",
     "MatMul": "batched_matmul",
     "depthwise Conv": "depthwise_conv",
