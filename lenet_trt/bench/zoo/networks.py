@@ -110,6 +110,13 @@ ZOO: tuple[ZooNetwork, ...] = (
         ("masks",),
     ),
     ZooNetwork(
+        "diffusion",
+        "a U-Net of GroupNorm, SiLU and convolutions, attention over pixels",
+        _made("lenet_trt.bench.zoo.diffusion", "Diffusion"),
+        {"images": ZooInput((4, 64, 64)), "step": ZooInput((256,))},
+        ("noise",),
+    ),
+    ZooNetwork(
         "super_resolution",
         "convolutions at full size, pixel shuffle, bilinear resize",
         _made("lenet_trt.bench.zoo.dense", "SuperResolution"),
