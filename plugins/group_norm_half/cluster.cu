@@ -3,7 +3,7 @@
 // x [n, H, W, C], scale [C], bias [C] -> y [n, H, W, C].
 //
 // Mapping: slab.cuh; the threads of 8 blocks hold a slab in registers. Bytes: x and y once.
-#include "slab.cuh"
+#include "group_norm_half/slab.cuh"
 
 using namespace group_norm;
 constexpr int kBlocks = 8;
@@ -13,5 +13,5 @@ extern "C" __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kTh
     group_norm_half_cluster8(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, T* __restrict__ y) {
   wait_for_previous_kernel();
   extern __shared__ __align__(16) unsigned char shared[];
-  norm_of_slab<kBlocks, true>(x, scale, bias, y, *reinterpret_cast<Shared<kBlocks>*>(shared));
+  norm_of_slab<kBlocks, true>(x, Nothing{}, scale, bias, y, *reinterpret_cast<Shared<kBlocks>*>(shared));
 }

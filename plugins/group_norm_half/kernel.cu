@@ -5,7 +5,7 @@
 //
 // Mapping: slab.cuh, a block a slab, which it reads three times; the second and third time from L2.
 // Bytes: x and y once from DRAM, x twice more from L2.
-#include "slab.cuh"
+#include "group_norm_half/slab.cuh"
 
 using namespace group_norm;
 ASSERT_LAUNCH(group_norm_half_block, kThreads, sizeof(Shared<1>));
@@ -14,5 +14,5 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     group_norm_half_block(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, T* __restrict__ y) {
   wait_for_previous_kernel();
   extern __shared__ __align__(16) unsigned char shared[];
-  norm_of_slab<1, false>(x, scale, bias, y, *reinterpret_cast<Shared<1>*>(shared));
+  norm_of_slab<1, false>(x, Nothing{}, scale, bias, y, *reinterpret_cast<Shared<1>*>(shared));
 }

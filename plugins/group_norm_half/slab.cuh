@@ -32,6 +32,15 @@ struct Shared {
   float parts[2][kBlocks][kSlabGroups], totals[2][kSlabGroups];
 };
 
+// What is added to x before: nothing, or a number for each channel of an image.
+struct Nothing {
+  static constexpr bool kAdds = false;
+};
+struct OfChannels {
+  static constexpr bool kAdds = true;
+  const T* __restrict__ added;  // [n, C]
+};
+
 template <int kBlocks, bool kHeld>
 struct Slab {
   static constexpr int kOfBlock = ceil_div(kPixels, kBlocks), kEach = ceil_div(kOfBlock, kRows);
@@ -39,12 +48,12 @@ struct Slab {
   const int rank = blockIdx.x % kBlocks, slab = blockIdx.x / kBlocks % kSlabs;
   const int eight = threadIdx.x % kEights, row = threadIdx.x / kEights;
   const int first = rank * kOfBlock + row, end = row < kRows ? smaller((rank + 1) * kOfBlock, kPixels) : 0;
-  const size_t start;  // of this thread's channels of the image's first pixel
+  const size_t image = blockIdx.x / (kBlocks * kSlabs);
+  const int channel = slab * kSlab + eight * kEight;  // the first of this thread's
+  const size_t start = image * kPixels * kChannels + channel;  // in the image's first pixel
   Pack16<T> held[kHeld ? kEach : 1];
 
-  __device__ __forceinline__ explicit Slab(Shared<kBlocks>& shared_)
-      : shared(shared_),
-        start(static_cast<size_t>(blockIdx.x / (kBlocks * kSlabs)) * kPixels * kChannels + slab * kSlab + eight * kEight) {}
+  __device__ __forceinline__ explicit Slab(Shared<kBlocks>& shared_) : shared(shared_) {}
 
   // Makes the barriers, which other blocks may count on after cluster_wait.
   __device__ __forceinline__ void begin() const {
@@ -119,17 +128,23 @@ struct Slab {
   __device__ __forceinline__ float total(int e, int turn) const { return shared.totals[turn][(eight * kEight + e) / kOfGroup]; }
 };
 
-template <int kBlocks, bool kHeld>
-__device__ __forceinline__ void norm_of_slab(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias,
+template <int kBlocks, bool kHeld, typename Added>
+__device__ __forceinline__ void norm_of_slab(const T* __restrict__ x, Added added, const T* __restrict__ scale, const T* __restrict__ bias,
                                              T* __restrict__ y, Shared<kBlocks>& shared) {
   constexpr float kShare = 1.0f / (static_cast<float>(kOfGroup) * kPixels);
   Slab<kBlocks, kHeld> slab(shared);
   if constexpr (kBlocks > 1) slab.begin();
   slab.load(x);
-  float sums[kEight] = {}, mean[kEight];
+  float sums[kEight] = {}, mean[kEight], more[kEight] = {};
+  if constexpr (Added::kAdds) {
+    const Pack16<T> of = load16(added.added + slab.image * kChannels + slab.channel);
+#pragma unroll
+    for (int e = 0; e < kEight; ++e) more[e] = to_float(of.value[e]);
+  }
+  const auto value = [&](const Pack16<T>& of, int e) { return Added::kAdds ? to_float(of.value[e]) + more[e] : to_float(of.value[e]); };
   slab.each(x, [&](const Pack16<T>& of, size_t) {
 #pragma unroll
-    for (int e = 0; e < kEight; ++e) sums[e] += to_float(of.value[e]);
+    for (int e = 0; e < kEight; ++e) sums[e] += value(of, e);
   });
   if constexpr (kBlocks > 1) cluster_wait();
   slab.add_up(sums, 0);
@@ -138,13 +153,12 @@ __device__ __forceinline__ void norm_of_slab(const T* __restrict__ x, const T* _
   slab.each(x, [&](const Pack16<T>& of, size_t) {
 #pragma unroll
     for (int e = 0; e < kEight; ++e) {
-      const float distance = to_float(of.value[e]) - mean[e];
+      const float distance = value(of, e) - mean[e];
       sums[e] = fmaf(distance, distance, sums[e]);
     }
   });
   slab.add_up(sums, 1);
-  const int channel = slab.slab * kSlab + slab.eight * kEight;
-  const Pack16<T> scales = load16(scale + channel), biases = load16(bias + channel);
+  const Pack16<T> scales = load16(scale + slab.channel), biases = load16(bias + slab.channel);
   float factor[kEight], offset[kEight];
 #pragma unroll
   for (int e = 0; e < kEight; ++e) {
@@ -154,7 +168,7 @@ __device__ __forceinline__ void norm_of_slab(const T* __restrict__ x, const T* _
   slab.each(x, [&](const Pack16<T>& of, size_t place) {
     Pack16<T> out;
 #pragma unroll
-    for (int e = 0; e < kEight; ++e) out.value[e] = activated<kActivation, T>(fmaf(to_float(of.value[e]) - mean[e], factor[e], offset[e]));
+    for (int e = 0; e < kEight; ++e) out.value[e] = activated<kActivation, T>(fmaf(value(of, e) - mean[e], factor[e], offset[e]));
     store_vector(y + place, out);
   });
 }

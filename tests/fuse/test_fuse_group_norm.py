@@ -9,13 +9,14 @@ import onnx
 import pytest
 from onnx import parser
 
+from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.precision import convert
 from plain_runtime import run
 from torch_export import exported_module
 
-NAME, HALF = "group_norm", "group_norm_half"
+NAME, HALF, ADDS = "group_norm", "group_norm_half", "add_group_norm_half"
 SHAPE = (2, 6, 4, 5)
 AS_TORCH = """
     groups = Reshape(x, inside)
@@ -132,3 +133,35 @@ def test_a_norm_of_torch_is_one_kernel_with_its_activation(axes: int, name: str,
     x = np.random.default_rng(3).normal(size=shape).astype(np.float32)
     (seen,), (wanted,) = (run(each, x) for each in (fused, model))
     np.testing.assert_allclose(seen, wanted, rtol=0, atol=2e-5 if precision == "fp32" else 2e-2)
+
+
+@pytest.mark.parametrize("added_first", [False, True])
+def test_what_is_added_to_channels_is_taken_too(added_first: bool) -> None:
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.step = nn.Linear(8, 16)
+            self.norm = nn.GroupNorm(4, 16)
+            self.filters = nn.Conv2d(8, 16, 3)
+
+        def forward(self, x: Any) -> Any:
+            y, step = self.filters(x), self.step(x.mean((2, 3)))[:, :, None, None]
+            return nn.functional.silu(self.norm(step + y if added_first else y + step))
+
+    shape = (2, 8, 6, 5)
+    model = convert(exported_module(Block(), torch.zeros(shape), 17), "fp16")
+    fused = fuse(model, [ADDS]).model
+    assert list(plugin_nodes(fused).values()) == [ADDS]
+    x = np.random.default_rng(3).normal(size=shape).astype(np.float32)
+    (seen,), (wanted,) = (run(each, x) for each in (fused, model))
+    np.testing.assert_allclose(seen, wanted, rtol=0, atol=2e-2)
+
+
+def test_a_residual_connection_is_no_number_of_a_channel() -> None:
+    body = AS_TORCH.replace("Reshape(x, inside)", "Reshape(sum, inside)")
+    model = convert(model_of(f"sum = Add(x, x) {body}"), "fp16")
+    with pytest.raises(LenetTrtError, match="which is no number for each channel"):
+        fuse(model, [ADDS])

@@ -9,6 +9,7 @@ from kernel_on_cpu import disagreement_on_cpu, needs_gcc, unchanged
 from lenet_trt.kernel import AttributeValue, registry
 
 KERNEL, HALF = registry.kernel("group_norm"), registry.kernel("group_norm_half")
+ADDS = registry.kernel("add_group_norm_half")
 Sizes = tuple[dict[str, int], dict[str, AttributeValue]]
 # Packs of one channel; packs of several; rows that begin between two packs; more than a block's threads take at a time.
 WHOLE: Sizes = ({"n": 2, "c": 12, "s": 40}, {"group": 3, "epsilon": 1e-5, "activation": "silu"})
@@ -72,3 +73,10 @@ def test_an_infinity_stays_in_its_group_of_a_slab(tmp_path_factory: pytest.TempP
         plain[0][0, 14, 2, 3] = np.inf
 
     assert disagreement_on_cpu(HALF, "cluster8", *TENS, change, tmp_path_factory, "fp16") is None
+
+
+@needs_gcc
+@pytest.mark.parametrize("variant", ["cluster8", "block"])
+@pytest.mark.parametrize("sizes", [EIGHTS, TENS], ids=str)
+def test_what_is_added_is_of_its_image(sizes: Sizes, variant: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert disagreement_on_cpu(ADDS, variant, *sizes, unchanged, tmp_path_factory, "fp16") is None

@@ -1,0 +1,18 @@
+// add_group_norm_half (see kernel.cu) with a thread block cluster a slab of channels of an image; sm_90 and newer.
+//
+// x [n, H, W, C], added [n, C], scale [C], bias [C] -> y [n, H, W, C].
+//
+// Mapping: slab.cuh; the threads of 8 blocks hold a slab in registers. Bytes: x and y once.
+#include "group_norm_half/slab.cuh"
+
+using namespace group_norm;
+constexpr int kBlocks = 8;
+ASSERT_LAUNCH(add_group_norm_half_cluster8, kThreads, sizeof(Shared<kBlocks>));
+
+extern "C" __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads)
+    add_group_norm_half_cluster8(const T* __restrict__ x, const T* __restrict__ added, const T* __restrict__ scale,
+                                 const T* __restrict__ bias, T* __restrict__ y) {
+  wait_for_previous_kernel();
+  extern __shared__ __align__(16) unsigned char shared[];
+  norm_of_slab<kBlocks, true>(x, OfChannels{added}, scale, bias, y, *reinterpret_cast<Shared<kBlocks>*>(shared));
+}

@@ -1,0 +1,19 @@
+// add_group_norm_half: y = group_norm_half(x + added): a number for each channel of an image is added to x before; images of any size, any
+// architecture.
+//
+// x [n, H, W, C], added [n, C], scale [C], bias [C] -> y [n, H, W, C]. C is a multiple of 8 and of the number of groups.
+//
+// Mapping: slab.cuh, a block a slab, which it reads three times; the second and third time from L2.
+// Bytes: x and y once from DRAM, x twice more from L2.
+#include "group_norm_half/slab.cuh"
+
+using namespace group_norm;
+ASSERT_LAUNCH(add_group_norm_half_block, kThreads, sizeof(Shared<1>));
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    add_group_norm_half_block(const T* __restrict__ x, const T* __restrict__ added, const T* __restrict__ scale,
+                              const T* __restrict__ bias, T* __restrict__ y) {
+  wait_for_previous_kernel();
+  extern __shared__ __align__(16) unsigned char shared[];
+  norm_of_slab<1, false>(x, OfChannels{added}, scale, bias, y, *reinterpret_cast<Shared<1>*>(shared));
+}
