@@ -110,10 +110,10 @@ def test_of_what_is_no_group_norm_instances_alone_are_taken(changed: dict[str, A
 @pytest.mark.parametrize("axes", [1, 2, 3])
 @pytest.mark.parametrize(("name", "precision"), [(NAME, "fp32"), (NAME, "fp16"), (HALF, "fp16")])
 def test_a_norm_of_torch_is_one_kernel_with_its_activation(axes: int, name: str, precision: str) -> None:
-    import torch
-    from torch import nn
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
 
-    class Norms(nn.Module):
+    class Norms(nn.Module):  # type: ignore[misc,name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.norm = nn.GroupNorm(4, 8)
@@ -137,10 +137,10 @@ def test_a_norm_of_torch_is_one_kernel_with_its_activation(axes: int, name: str,
 
 @pytest.mark.parametrize("added_first", [False, True])
 def test_what_is_added_to_channels_is_taken_too(added_first: bool) -> None:
-    import torch
-    from torch import nn
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
 
-    class Block(nn.Module):
+    class Block(nn.Module):  # type: ignore[misc,name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.step = nn.Linear(8, 16)
