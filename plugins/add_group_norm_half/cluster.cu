@@ -14,5 +14,5 @@ extern "C" __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kTh
                                  const T* __restrict__ bias, T* __restrict__ y) {
   wait_for_previous_kernel();
   extern __shared__ __align__(16) unsigned char shared[];
-  norm_of_slab<kBlocks, true>(x, OfChannels{added}, scale, bias, y, *reinterpret_cast<Shared<kBlocks>*>(shared));
+  norm_of_slab<kBlocks>(x, OfChannels{added}, scale, bias, y, *reinterpret_cast<Shared<kBlocks>*>(shared));
 }

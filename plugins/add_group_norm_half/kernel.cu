@@ -15,5 +15,5 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                               const T* __restrict__ bias, T* __restrict__ y) {
   wait_for_previous_kernel();
   extern __shared__ __align__(16) unsigned char shared[];
-  norm_of_slab<1, false>(x, OfChannels{added}, scale, bias, y, *reinterpret_cast<Shared<1>*>(shared));
+  norm_of_slab<1>(x, OfChannels{added}, scale, bias, y, *reinterpret_cast<Shared<1>*>(shared));
 }

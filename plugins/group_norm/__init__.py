@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lenet_trt.dims import MULTIPROCESSORS, axes, size_of
+from lenet_trt.dims import MULTIPROCESSORS, Condition, axes, minimum
 from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Variant, float_types
 
 from .declaration import ATTRIBUTES, WEIGHTS, c, group, n, reference
@@ -11,20 +11,20 @@ from .pattern import PATTERNS
 (s,) = axes("s")
 ROWS = n * group
 LENGTH = c // group * s
-PACK = 16 // size_of("T")  # elements
+HELD = 64 * 512  # elements in the registers of a block
+MANY = INT32_MAX // 64  # more groups than tensors have
 CLUSTER_BLOCKS, CLUSTER_THREADS = 8, 512
-CLUSTER_BYTES = 2 * (4 * CLUSTER_BLOCKS * CLUSTER_THREADS // 32 + 8)  # two sums of all warps, each with a barrier
+CLUSTER_BYTES = 16 * (CLUSTER_BLOCKS * CLUSTER_THREADS // 32 + 1)  # the parts of all warps, and a barrier
 
 
-def row(threads: int, values: int) -> Variant:
-    """Make the variant of row.cu with so many threads, each of which holds up to ``values`` elements."""
+def row(threads: int, prefer: Condition | None = None) -> Variant:
+    """Make the variant of kernel.cu with so many threads."""
     return Variant(
         f"row{threads}",
         Launch((ROWS, 1, 1), (threads, 1, 1), ()),
         f"a block of {threads} threads a group",
-        source="row.cu",
         entry="group_norm_row",
-        when=values * threads >= LENGTH + 2 * PACK,
+        prefer=prefer,
     )
 
 
@@ -45,21 +45,17 @@ KERNEL = Kernel(
     attributes=ATTRIBUTES,
     requires=c.multiple_of(group) & (ROWS * CLUSTER_BLOCKS <= INT32_MAX) & (LENGTH <= INT32_MAX // 2),
     variants=(
-        row(256, 32),
+        row(256, LENGTH <= 32 * 256),
         Variant(
             "cluster8",
             Launch((CLUSTER_BLOCKS * ROWS, 1, 1), (CLUSTER_THREADS, 1, 1), (), CLUSTER_BYTES),
             f"a cluster of {CLUSTER_BLOCKS} blocks a group",
             source="cluster.cu",
             min_sm=90,
-            when=LENGTH + 2 * PACK <= 64 * CLUSTER_BLOCKS * CLUSTER_THREADS,
-            # Few groups for the GPU, or groups that are too large for a block.
-            prefer=ROWS <= MULTIPROCESSORS // 2 + LENGTH // 32769 * INT32_MAX // 64,
+            # Few groups for the GPU; more where they are too large for a block's registers, and any number where far too large.
+            prefer=ROWS <= MULTIPROCESSORS // 4 * (1 + minimum(1, LENGTH // (HELD + 1))) + LENGTH // (4 * HELD) * MANY,
         ),
-        row(512, 64),
-        Variant(
-            "block", Launch((ROWS, 1, 1), (512, 1, 1), ()), "a block a group of any size, which it reads three times"
-        ),
+        row(512),
     ),
     patterns=PATTERNS,
     reference=reference,

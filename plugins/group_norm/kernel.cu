@@ -3,30 +3,22 @@
 //
 // x [n, C, S], scale [C], bias [C] -> y [n, C, S]: S pixels, in any number of axes. C is a multiple of the number of groups.
 //
-// Mapping: a block a group of an image, whose elements lie together. It reads them three times: for the mean, for the squared distances from
-// it, and to write; the second and third time from L2, as the groups in work are few. The other variants keep a group in registers.
-// Bytes: x and y once from DRAM, x twice more from L2.
+// Mapping: a block a group of an image, whose elements lie together; of as many threads as the variant declares. Each warp knows the mean of its
+// own elements and the squared distances from it, which the block joins. Bytes: x and y once; of a group of more than 64 elements a thread, what is
+// left twice more from L2.
 #include "group_norm/group_norm.cuh"
 
 using namespace group_norm;
-constexpr int kThreads = 512, kWarps = kThreads / 32, kAhead = 4;  // packs on the way for each thread
-using Packs = RowPacks<T, kLength, kThreads, kAhead>;
-ASSERT_LAUNCH(group_norm_block, kThreads, 0);
+constexpr int kWarps = LAUNCH_THREADS / 32;
+ASSERT_LAUNCH_WHERE(group_norm_row, LAUNCH_THREADS == 256 || LAUNCH_THREADS == 512, 0);
 
-// Adds add(packs) over the group; every thread gets the sum.
-template <typename Add>
-__device__ __forceinline__ float sum_of_group(const T* __restrict__ x, float (&sums)[kWarps], Add add) {
-  float sum = 0.0f;
-  for (int begin = threadIdx.x; begin < Packs::kPacks; begin += kAhead * kThreads) sum += add(Packs(x, blockIdx.x, begin, 0.0f));
-  return block_sum(sums, sum);
-}
-
-extern "C" __global__ void __launch_bounds__(kThreads)
-    group_norm_block(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, T* __restrict__ y) {
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
+    group_norm_row(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, T* __restrict__ y) {
   wait_for_previous_kernel();
-  __shared__ float sums[2][kWarps];
-  const float mean = sum_of_group(x, sums[0], [](const Packs& packs) { return sum_of(packs); }) * (1.0f / kLength);
-  const float squares = sum_of_group(x, sums[1], [&](const Packs& packs) { return squares_of(packs, mean); });
-  const Normal normal(scale, bias, blockIdx.x % kGroups, mean, inverse_deviation(squares));
-  for (int begin = threadIdx.x; begin < Packs::kPacks; begin += kAhead * kThreads) normal.store(Packs(x, blockIdx.x, begin, 0.0f), y);
+  __shared__ Part parts[kWarps];
+  const Group<LAUNCH_THREADS> group(x, blockIdx.x, threadIdx.x);
+  const Part part = group.of_warp();
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = part;
+  __syncthreads();
+  group.store(joined<kWarps>({parts[threadIdx.x % kWarps]}), scale, bias, y);
 }

@@ -13,5 +13,5 @@ extern "C" __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kTh
     group_norm_half_cluster8(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, T* __restrict__ y) {
   wait_for_previous_kernel();
   extern __shared__ __align__(16) unsigned char shared[];
-  norm_of_slab<kBlocks, true>(x, Nothing{}, scale, bias, y, *reinterpret_cast<Shared<kBlocks>*>(shared));
+  norm_of_slab<kBlocks>(x, Nothing{}, scale, bias, y, *reinterpret_cast<Shared<kBlocks>*>(shared));
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from lenet_trt.dims import Dim, ceil_div, maximum, minimum, remainder
+from lenet_trt.dims import MULTIPROCESSORS, Dim, ceil_div, maximum, minimum, remainder
 from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Variant, float_types
 
 from ..channels_last.declaration import COPIED_BY, PACKED
@@ -15,7 +15,8 @@ from ..windows.declaration import IMAGE, h, w
 
 THREADS, BLOCKS, EIGHT = 256, 8, 8
 LEAST = 32  # channels of a slab, where the image can be divided so
-MOST_HELD = 16  # eights of channels that a thread holds
+MOST_HELD = 16  # eights of channels in the registers of a thread
+FEW = 6  # eights of channels that a thread holds, up to which a block is as fast as a cluster
 of_group = c // group
 
 
@@ -34,10 +35,13 @@ SLABS = n * (c // SLAB)
 ROWS = maximum(1, THREADS // (SLAB // EIGHT))  # pixels that a block has at a time
 
 
+OF_THREAD = ceil_div(h * w, ROWS)  # eights of channels, of a block that has the slab alone
+NEAR = (of_group - _divisor + EIGHT - 1) // of_group + 1  # groups that an eight may be of
+
+
 def shared_bytes(blocks: int) -> Dim:
-    """Return the bytes of ``Shared`` in slab.cuh."""
-    sums = 2 * (blocks + 1) * (SLAB // of_group)
-    return 16 + 4 * (THREADS * EIGHT + maximum(SLAB, THREADS) + sums)
+    """Return the bytes of ``Shared`` in slab.cuh: parts of threads, parts of blocks, a barrier."""
+    return 16 * (NEAR * THREADS + blocks * (SLAB // of_group) + 1)
 
 
 def variants(kernel: str) -> tuple[Variant, ...]:
@@ -49,12 +53,13 @@ def variants(kernel: str) -> tuple[Variant, ...]:
             f"a cluster of {BLOCKS} blocks a slab of channels of an image",
             source="cluster.cu",
             min_sm=90,
-            when=ceil_div(ceil_div(h * w, BLOCKS), ROWS) <= MOST_HELD,
+            # Slabs are few for the GPU, or too large for a block's registers.
+            prefer=(OF_THREAD > FEW) & (SLABS <= MULTIPROCESSORS // 2 + OF_THREAD // (MOST_HELD + 1) * (INT32_MAX // 64)),
         ),
         Variant(
             "block",
             Launch((SLABS, 1, 1), (THREADS, 1, 1), (), shared_bytes(1)),
-            "a block a slab of channels of an image, which it reads three times",
+            "a block a slab of channels of an image",
         ),
     )
 
@@ -78,8 +83,8 @@ norm_of_maps = partial(
     attributes=ATTRIBUTES,
     requires=c.multiple_of(group)
     & c.multiple_of(EIGHT)
-    & (SLAB <= THREADS * EIGHT)
-    & (SLABS * BLOCKS <= INT32_MAX)
+    & (of_group <= THREADS * (1 + (EIGHT - 1) * _whole(of_group, EIGHT)))  # a slab has an eight a thread, at most
+    & (n * c <= INT32_MAX)
     & (h * w <= INT32_MAX // 2),
     examples=EXAMPLES,
     max_elements=2**40,

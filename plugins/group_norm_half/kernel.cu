@@ -14,5 +14,5 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     group_norm_half_block(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, T* __restrict__ y) {
   wait_for_previous_kernel();
   extern __shared__ __align__(16) unsigned char shared[];
-  norm_of_slab<1, false>(x, Nothing{}, scale, bias, y, *reinterpret_cast<Shared<1>*>(shared));
+  norm_of_slab<1>(x, Nothing{}, scale, bias, y, *reinterpret_cast<Shared<1>*>(shared));
 }
