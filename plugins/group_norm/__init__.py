@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-from lenet_trt.dims import MULTIPROCESSORS, Condition, axes, minimum
+from lenet_trt.dims import MODEL_AXES, MULTIPROCESSORS, Condition, axes, size_of
 from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Variant, float_types
 
+from ..linear.declaration import HOPPER
+from ..windows.declaration import IN_FLOATS
 from .declaration import ATTRIBUTES, WEIGHTS, c, group, n, reference
 from .pattern import PATTERNS
 
@@ -52,8 +54,8 @@ KERNEL = Kernel(
             f"a cluster of {CLUSTER_BLOCKS} blocks a group",
             source="cluster.cu",
             min_sm=90,
-            # Few groups for the GPU; more where they are too large for a block's registers, and any number where far too large.
-            prefer=ROWS <= MULTIPROCESSORS // 4 * (1 + minimum(1, LENGTH // (HELD + 1))) + LENGTH // (4 * HELD) * MANY,
+            # Few groups for the GPU, or groups that are far too large for a block's registers.
+            prefer=MULTIPROCESSORS // 4 + LENGTH // (4 * HELD) * MANY >= ROWS,
         ),
         row(512),
     ),
@@ -69,8 +71,14 @@ KERNEL = Kernel(
         {"n": 1, "c": 96, "s": 3137, "group": 6, "activation": "none"},
         {"n": 1, "c": 20, "s": 4096, "group": 2, "activation": "none"},
     ),
+    # In 16 bits the norms of images are group_norm_half's. TensorRT joins a norm with the sum behind it, which is worth
+    # more than the norm where a sequence is large.
+    claims=(
+        HOPPER & IN_FLOATS & (MODEL_AXES >= 4),
+        HOPPER & (size_of("T") <= 2) & (MODEL_AXES <= 3),
+        HOPPER & IN_FLOATS & (n * c * s <= 2**20),
+    ),
     max_elements=2**40,
-    by_name=True,
     flops=8 * n * c * s,
     source_dir=Path(__file__).parent,
 )

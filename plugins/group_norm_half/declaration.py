@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from lenet_trt.dims import MULTIPROCESSORS, Dim, ceil_div, maximum, minimum, remainder
+from lenet_trt.dims import MODEL_AXES, MULTIPROCESSORS, Dim, ceil_div, maximum, minimum, remainder
 from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Variant, float_types
 
 from ..channels_last.declaration import COPIED_BY, PACKED
 from ..group_norm.declaration import ATTRIBUTES, c, group, n
+from ..linear.declaration import HOPPER
 from ..windows.declaration import IMAGE, h, w
 
 THREADS, BLOCKS, EIGHT = 256, 8, 8
 LEAST = 32  # channels of a slab, where the image can be divided so
 MOST_HELD = 16  # eights of channels in the registers of a thread
 FEW = 6  # eights of channels that a thread holds, up to which a block is as fast as a cluster
+MANY = INT32_MAX // 64  # more slabs than tensors have
 of_group = c // group
 
 
@@ -54,7 +56,7 @@ def variants(kernel: str) -> tuple[Variant, ...]:
             source="cluster.cu",
             min_sm=90,
             # Slabs are few for the GPU, or too large for a block's registers.
-            prefer=(OF_THREAD > FEW) & (SLABS <= MULTIPROCESSORS // 2 + OF_THREAD // (MOST_HELD + 1) * (INT32_MAX // 64)),
+            prefer=(OF_THREAD > FEW) & (SLABS <= MULTIPROCESSORS // 4 + OF_THREAD // (MOST_HELD + 1) * MANY),
         ),
         Variant(
             "block",
@@ -87,7 +89,7 @@ norm_of_maps = partial(
     & (n * c <= INT32_MAX)
     & (h * w <= INT32_MAX // 2),
     examples=EXAMPLES,
+    claims=(HOPPER & (MODEL_AXES >= 4),),  # of sequences the linear kernel is faster, since TensorRT's convolutions are
     max_elements=2**40,
-    by_name=True,
     copied_by=COPIED_BY,
 )

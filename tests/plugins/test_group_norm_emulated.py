@@ -11,8 +11,8 @@ from lenet_trt.kernel import AttributeValue, registry
 KERNEL, HALF = registry.kernel("group_norm"), registry.kernel("group_norm_half")
 ADDS = registry.kernel("add_group_norm_half")
 Sizes = tuple[dict[str, int], dict[str, AttributeValue]]
-# Packs of one channel; packs of several; rows that begin between two packs; more than a block's threads take at a time; more
-# than they hold, and than a cluster's do.
+# Packs of one channel; packs of several; rows that begin between two packs; more than a block's threads take at a time;
+# more than they hold, and than a cluster's do.
 WHOLE: Sizes = ({"n": 2, "c": 12, "s": 40}, {"group": 3, "epsilon": 1e-5, "activation": "silu"})
 MIXED: Sizes = ({"n": 2, "c": 24, "s": 9}, {"group": 4, "epsilon": 1e-3, "activation": "none"})
 SHIFTED: Sizes = ({"n": 3, "c": 10, "s": 103}, {"group": 2, "epsilon": 1e-5, "activation": "relu"})
@@ -55,8 +55,8 @@ def test_an_infinity_stays_in_its_group(variant: str, tmp_path_factory: pytest.T
     assert disagreement_on_cpu(KERNEL, variant, *WHOLE, change, tmp_path_factory) is None
 
 
-# Groups that are eights, several in a slab; of 10 channels, which share eights; of 3; one group; many pixels a thread; more
-# than it holds, and than a cluster's do.
+# Groups that are eights, several in a slab; of 10 channels, which share eights; of 3; one group; many pixels a thread;
+# more than it holds, and than a cluster's do.
 EIGHTS: Sizes = ({"n": 2, "c": 64, "h": 3, "w": 11}, {"group": 8, "epsilon": 1e-5, "activation": "silu"})
 TENS: Sizes = ({"n": 1, "c": 80, "h": 5, "w": 7}, {"group": 8, "epsilon": 1e-5, "activation": "none"})
 THREES: Sizes = ({"n": 2, "c": 48, "h": 4, "w": 5}, {"group": 16, "epsilon": 1e-3, "activation": "relu"})
