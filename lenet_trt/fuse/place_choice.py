@@ -10,7 +10,7 @@ from lenet_trt.fuse.places import Place
 
 
 def chosen(places: Iterable[Place]) -> list[Place]:
-    """Return places that do not overlap, and whose outputs are not copied.
+    """Return places that do not overlap, of layers that TensorRT joins with no other.
 
     Those of most nodes come first, then those that patterns prefer, then those of kernels in their order.
     """
@@ -18,11 +18,11 @@ def chosen(places: Iterable[Place]) -> list[Place]:
     while True:
         result = _chosen(left)
         taken = nodes_of(result)
-        copied = [place for place in result if place.is_copied(taken)]
-        if not copied:
+        joined = [place for place in result if place.is_joined(taken)]
+        if not joined:
             return result
         # A part of what is left to TensorRT is left too: TensorRT joins it with the rest.
-        left = [place for place in left if not any(place.is_part_of(whole) for whole in copied)]
+        left = [place for place in left if not any(place.is_part_of(whole) for whole in joined)]
 
 
 def nodes_of(places: Iterable[Place]) -> frozenset[int]:

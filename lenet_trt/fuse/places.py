@@ -31,7 +31,7 @@ class Place:
     """Hold a match that passed every check, and the inputs of its plugin node.
 
     ``beside``, ``grouped``: the kernel does not claim the sizes, and is taken beside other plugins alone, or in a group
-    of them. ``copying``: nodes that would copy what the kernel gives (``Kernel.copied_by``): it is taken only where
+    of them. ``joining``: nodes that TensorRT joins with its own layer (``Kernel.joined_by``): it is taken only where
     plugins replace these too.
     """
 
@@ -47,7 +47,7 @@ class Place:
     neighbours: Neighbours
     beside: bool = False
     grouped: bool = False
-    copying: frozenset[int] = frozenset()
+    joining: frozenset[int] = frozenset()
 
     @property
     def key(self) -> tuple[str, frozenset[int]]:
@@ -59,13 +59,13 @@ class Place:
         """Return whether the place is taken whatever is next to it."""
         return not self.beside and not self.grouped
 
-    def is_copied(self, taken: Set[int]) -> bool:
-        """Return whether what the kernel gives would be copied, where plugins replace the nodes ``taken``."""
-        return not self.copying <= taken
+    def is_joined(self, taken: Set[int]) -> bool:
+        """Return whether TensorRT joins the layer with a reader, where plugins replace the nodes ``taken``."""
+        return not self.joining <= taken
 
     def is_part_of(self, whole: Place) -> bool:
-        """Return whether ``whole``, which would be copied, has all these nodes, and this place would be copied too."""
-        return bool(self.kernel.copied_by) and self.is_within(whole)
+        """Return whether ``whole``, which TensorRT joins, has all these nodes, and it would join this place too."""
+        return bool(self.kernel.joined_by) and self.is_within(whole)
 
     def is_within(self, other: Place) -> bool:
         """Return whether another place replaces the same nodes, or more of them."""
@@ -73,8 +73,8 @@ class Place:
 
     def missing(self, taken: Set[int]) -> str | None:
         """Say why a place is not taken where plugins replace the nodes ``taken``; None: others replace its nodes."""
-        if self.is_copied(taken):
-            return f"{self.match.outputs[0]} would be copied, and TensorRT's own layers write it to its place"
+        if self.is_joined(taken):
+            return f"TensorRT joins its own layer with one that reads {self.match.outputs[0]}"
         if self.claimed:
             return None
         where = "beside plugins" if self.beside else "among as many plugins as pay for conversions"
@@ -167,7 +167,7 @@ def _place(
         raise UnusableError(quantized)
     read = [name for value in inputs for name in value.read]
     around = neighbours(graph, uses, match, read)
-    copying = frozenset(index for index in around.readers if model.graph.node[index].op_type in kernel.copied_by)
+    joining = frozenset(index for index in around.readers if model.graph.node[index].op_type in kernel.joined_by)
     obstacle = uses.obstacle(match.origins, read, match.outputs)
     if obstacle:
         raise UnusableError(obstacle)
@@ -191,7 +191,7 @@ def _place(
         around,
         beside=may_be_beside,
         grouped=may_be_grouped,
-        copying=frozenset() if claims_on is None else copying,
+        joining=frozenset() if claims_on is None else joining,
     )
 
 

@@ -51,8 +51,8 @@ class Kernel:
     conditions hold (none: wherever it fits). A claim, and ``in_groups``, may name ``ARCHITECTURE`` and
     ``MODEL_AXES``. ``beside_plugins``: where it also replaces nodes, since TensorRT's compiler has less to join
     there. ``in_groups``: sizes at which it also replaces nodes in a group of places that read each other's outputs,
-    where few tensors are converted between TensorRT's layouts and the plugins'. ``copied_by``: ONNX operators that read
-    what TensorRT's own layers give without a copy: before these the kernel replaces nothing unless it is named, or
+    where few tensors are converted between TensorRT's layouts and the plugins'. ``joined_by``: ONNX operators that
+    TensorRT joins with its own layer in front of them: before these the kernel replaces nothing unless it is named, or
     another kernel replaces the operator too.
 
     Raises:
@@ -82,7 +82,7 @@ class Kernel:
     by_name: bool = False
     beside_plugins: BesidePlugins | None = None
     in_groups: Condition | None = None
-    copied_by: frozenset[str] = frozenset()
+    joined_by: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         problems = list(declaration_problems(self))

@@ -245,4 +245,4 @@ IN_GROUPS = in_groups_of(c)
 # TensorRT has no kernel for Hopper that adds.
 CLAIMS_OF_SUMS = (MANY_PIXELS, MEASURED & (c >= 128))
 # TensorRT's own layers write their outputs to where they are joined.
-COPIED_BY = frozenset({"Concat"})
+JOINED_BY = frozenset({"Concat"})

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lenet_trt.kernel import Kernel, Tensor
 
-from ..channels_last.declaration import COPIED_BY, PACKED
+from ..channels_last.declaration import JOINED_BY, PACKED
 from ..many_channels.variants import k
 from ..windows.declaration import n, out_w
 from .declaration import (
@@ -38,7 +38,7 @@ KERNEL = Kernel(
     reference=reference,
     examples=EXAMPLES,
     claims=CLAIMS,
-    copied_by=COPIED_BY,
+    joined_by=JOINED_BY,
     flops=FLOPS,
     source_dir=Path(__file__).parent,
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lenet_trt.kernel import Kernel
 
-from ..channels_last.declaration import COPIED_BY, OUTPUTS, X
+from ..channels_last.declaration import JOINED_BY, OUTPUTS, X
 from ..linear.declaration import HOPPER
 from ..pointwise.declaration import reference
 from ..windows.convolutions import patterns_in_halves
@@ -28,7 +28,7 @@ KERNEL = Kernel(
     claims=CLAIMS,
     beside_plugins=BESIDE,
     in_groups=HOPPER,
-    copied_by=COPIED_BY,
+    joined_by=JOINED_BY,
     flops=FLOPS,
     source_dir=Path(__file__).parent,
 )

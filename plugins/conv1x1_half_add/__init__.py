@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lenet_trt.kernel import Kernel
 
-from ..channels_last.declaration import COPIED_BY, OTHER, OUTPUTS, X
+from ..channels_last.declaration import JOINED_BY, OTHER, OUTPUTS, X
 from ..conv1x1_half.declaration import (
     ATTRIBUTES,
     AXES,
@@ -41,7 +41,7 @@ KERNEL = Kernel(
     claims=CLAIMS_OF_SUMS,
     beside_plugins=BESIDE,
     in_groups=HOPPER,
-    copied_by=COPIED_BY,
+    joined_by=JOINED_BY,
     flops=FLOPS + PIXELS * k,
     source_dir=Path(__file__).parent,
 )

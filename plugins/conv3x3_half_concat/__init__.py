@@ -11,8 +11,8 @@ from ..channels_last.declaration import (
     ATTRIBUTES,
     AXES,
     BIAS,
-    COPIED_BY,
     EIGHT,
+    JOINED_BY,
     MEASURED,
     OUTPUTS,
     PACKED,
@@ -68,7 +68,7 @@ KERNEL = Kernel(
     # transposed_conv2x2_half gives, which gains more from this size on.
     claims=(*claims_of(channels), MEASURED & (channels >= 256) & (n * h * w * channels >= MUCH)),
     in_groups=in_groups_of(channels),
-    copied_by=COPIED_BY,
+    joined_by=JOINED_BY,
     flops=flops_of(channels),
     source_dir=Path(__file__).parent,
 )

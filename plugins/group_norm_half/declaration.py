@@ -9,7 +9,7 @@ from typing import Any
 from lenet_trt.dims import MODEL_AXES, MULTIPROCESSORS, Dim, ceil_div, maximum, minimum, remainder
 from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Variant, float_types
 
-from ..channels_last.declaration import COPIED_BY, PACKED
+from ..channels_last.declaration import JOINED_BY, PACKED
 from ..group_norm.declaration import ATTRIBUTES, c, group, n
 from ..linear.declaration import HOPPER
 from ..windows.declaration import IMAGE, h, w
@@ -91,5 +91,5 @@ norm_of_maps = partial(
     examples=EXAMPLES,
     claims=(HOPPER & (MODEL_AXES >= 4),),  # of sequences the linear kernel is faster, since TensorRT's convolutions are
     max_elements=2**40,
-    copied_by=COPIED_BY,
+    joined_by=JOINED_BY,
 )

@@ -18,7 +18,6 @@ TILE_THREADS, TILE_LANES = 128, 8
 VARIANTS = RowVariants("softmax", rows, (rows,))
 TILE_ROWS = TILE_THREADS // TILE_LANES * maximum(1, 64 * TILE_LANES // (k * size_of("T")))
 
-# Inside attention TensorRT's compiler joins the softmax with both products, and a plugin breaks that (docs/zoo.md).
 LONG_ROWS = k >= 1024
 
 KERNEL = Kernel(
@@ -67,6 +66,7 @@ KERNEL = Kernel(
     max_elements=2**40,
     requires=rows <= MOST_ROWS,
     claims=(LONG_ROWS,),
+    joined_by=frozenset({"MatMul", "Einsum"}),  # attention in one kernel
     examples=(
         {"rows": 1, "k": 1},
         {"rows": 3, "k": 7},

@@ -9,7 +9,7 @@ import numpy as np
 from lenet_trt.dims import MULTIPROCESSORS
 from lenet_trt.kernel import Kernel, Packing, Tensor, float_types
 
-from ..channels_last.declaration import COPIED_BY, PACKED, X
+from ..channels_last.declaration import JOINED_BY, PACKED, X
 from ..linear.declaration import EIGHT, HOPPER, Product
 from ..linear.packing import inputs_of_x, pack_rows, to_rows
 from ..many_channels.variants import k
@@ -77,7 +77,7 @@ KERNEL = Kernel(
     ),
     claims=(HOPPER & MUCH,),
     in_groups=HOPPER & (c >= 64),  # as in a U-Net; with fewer it was not measured
-    copied_by=COPIED_BY,
+    joined_by=JOINED_BY,
     flops=LAYER.flops,
     source_dir=Path(__file__).parent,
 )

@@ -286,3 +286,15 @@ def test_fuse_takes_the_usual_batch(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert main(given) == 0
         (taken,) = json.loads(capsys.readouterr().out)["replacements"]
         assert taken["kernel"] == kernel
+
+
+@pytest.mark.parametrize(("reader", "taken"), [("Relu(s)", True), ("MatMul(s, v)", False)])
+def test_a_softmax_that_a_product_reads_is_left_to_attention_in_one_kernel(reader: str, taken: bool) -> None:
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+        g (float16[2, 8, 64, 4096] x, float16[2, 8, 4096, 40] v) => (float16[2, 8, 64, m] y)
+        {{ s = Softmax<axis = -1>(x) y = {reader} }}"""
+    model = onnx.parser.parse_model(text)
+    fused = fuse(model, "auto", [90])
+    assert [each.kernel for each in fused.replacements] == ["softmax"] * taken
+    assert any("joins its own layer with one that reads s" in each.reason for each in fused.refusals) is not taken
+    assert [each.kernel for each in fuse(model, "softmax", [90]).replacements] == ["softmax"]

@@ -246,7 +246,7 @@ def test_before_a_concatenation_a_layer_is_left_to_tensorrt(name: str) -> None:
     joined = model.finished(model.node("Concat", y, "x", axis=1))
     result = fuse(joined, architectures=[90])
     assert Counter(plugin_nodes(result.model).values()) == {CONV3X3: 1}
-    assert [each.kernel for each in result.refusals if f"{y} would be copied" in each.reason] == [name]
+    assert [each.kernel for each in result.refusals if f"with one that reads {y}" in each.reason] == [name]
     assert operators_of(fused_like_plain(joined, name)).count(name) == 1
 
 
