@@ -30,6 +30,26 @@ def no_ops(graph: WorkingGraph, node: WorkingNode) -> None:
     graph.skip(node, node.inputs[0])
 
 
+def factors_of_one(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Take a ``Div`` or a ``Mul`` by 1 into the node in front of it; a plugin there replaces both.
+
+    diffusers divides each sum with a residual by a factor, 1 by default. TensorRT computes such a division.
+    """
+    if not node.is_op("Div", "Mul"):
+        return
+    first, second = node.inputs
+    sides = [(first, second)] if node.op_type == "Div" else [(first, second), (second, first)]
+    value = next((value for value, factor in sides if _is_one_for(graph, factor, value)), None)
+    if value is None:
+        return
+    before = graph.producer(value)
+    if before is None or graph.only_consumer(value) is not node or before.captured or before.domain:
+        graph.skip(node, value)
+        return
+    outputs = [node.outputs[0] if name == value else name for name in before.outputs]
+    replace_by_one(graph, [before, node], before.slot, before.op_type, before.inputs, outputs, before.attributes)
+
+
 def empty_parts(graph: WorkingGraph, node: WorkingNode) -> None:
     """Leave out what has no elements of a ``Concat``, and the ``Concat`` where one tensor remains.
 
@@ -65,6 +85,14 @@ def flattening(graph: WorkingGraph, node: WorkingNode) -> None:
             node.attributes = {}
     elif node.is_op("Reshape") and is_flatten(graph, node):
         replace_by_one(graph, [node], node.slot, "Flatten", node.inputs[:1], node.outputs, {})
+
+
+def _is_one_for(graph: WorkingGraph, factor: str, value: str) -> bool:
+    """Return whether a factor is 1, and has no more axes than what it multiplies."""
+    one, rank = graph.constants.get(factor), graph.rank(value)
+    if one is None or one.size != 1 or one.dtype.kind not in "fV" or rank is None or one.ndim > rank:
+        return False
+    return float(one.item()) == 1.0
 
 
 def _keeps_all(graph: WorkingGraph, node: WorkingNode) -> bool:

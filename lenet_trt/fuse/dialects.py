@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from lenet_trt.fuse.casts import layer_between_casts, needless_casts
 from lenet_trt.fuse.channel_norms import norm_of_channels
-from lenet_trt.fuse.cleanings import defaults, empty_parts, flattening, no_ops, zero_points
+from lenet_trt.fuse.cleanings import defaults, empty_parts, factors_of_one, flattening, no_ops, zero_points
 from lenet_trt.fuse.convolution_layers import (
     activation_before_pooling,
     convolution,
@@ -48,6 +48,7 @@ CLEANINGS: tuple[Rule, ...] = (
     reshaped,
     zero_points,
     no_ops,
+    factors_of_one,
     empty_parts,
     needless_casts,
     defaults,

@@ -130,6 +130,43 @@ def test_a_dropouts_mask_that_is_read_keeps_it() -> None:
     assert_same(model, fused, 3, 4)
 
 
+@pytest.mark.parametrize(
+    ("inputs", "factor", "stays"),
+    [
+        ("Div p f", np.ones((), np.float32), False),
+        ("Div p f", np.ones((1, 1), np.float32), False),
+        ("Mul f p", np.ones(1, np.float32), False),
+        ("Div f p", np.ones((), np.float32), True),
+        ("Div p f", np.full((), 2, np.float32), True),
+        ("Div p f", np.ones((1, 1, 1), np.float32), True),
+    ],
+)
+@pytest.mark.parametrize("relu", [True, False])
+def test_a_factor_of_one_is_nothing(inputs: str, factor: np.ndarray, stays: bool, relu: bool) -> None:
+    op_type, *names = inputs.split()
+    nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["p"], transB=1)]
+    nodes += [helper.make_node(op_type, names, ["d" if relu else "y"])]
+    nodes += [helper.make_node("Relu", ["d"], ["y"])] * relu
+    model = model_of(nodes, ("n", 4), {"w": floats(5, 4), "b": floats(5), "f": factor}, max(2, factor.ndim))
+    fused = fuse(model).model
+    left = [op_type, *["Relu"] * relu] if stays else []
+    assert [node.op_type for node in fused.graph.node] == ["dense_bias_relu", *left]
+    assert_same(model, fused, 3, 4)
+
+
+def test_a_factor_of_one_behind_what_others_read_stays_in_the_file() -> None:
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "b"], ["p"], transB=1),
+        helper.make_node("Div", ["p", "f"], ["d"]),
+        helper.make_node("Relu", ["d"], ["y"]),
+        helper.make_node("Neg", ["p"], ["z"]),
+    ]
+    model = model_of(nodes, ("n", 4), {"w": floats(5, 4), "b": floats(5), "f": np.ones((), np.float32)}, 2, "y z")
+    fused = fuse(model).model
+    assert [node.op_type for node in fused.graph.node] == ["dense_bias_relu", "Div", "Relu", "Neg"]
+    assert_same(model, fused, 3, 4)
+
+
 def test_fusing_in_two_runs_leaves_one_function_a_kernel() -> None:
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"]),
