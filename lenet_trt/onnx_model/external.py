@@ -47,7 +47,10 @@ def external_pieces(model: ModelProto, path: Path) -> list[ExternalPiece]:
     """
     pieces = [_piece(tensor, path) for tensor in tensors_of(model) if tensor.data_location == TensorProto.EXTERNAL]
     if (whole := sum(piece.size_bytes for piece in pieces)) > MOST_BYTES:
-        raise LenetTrtError(f"{path} has weights of {whole:,} bytes; a model has at most {MOST_BYTES:,}: split it")
+        raise LenetTrtError(
+            f"{path} has weights of {whole:,} bytes; a model has at most {MOST_BYTES:,}: "
+            "export it in fp16, which has half of them, or split it"
+        )
     return pieces
 
 
