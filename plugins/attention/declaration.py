@@ -32,7 +32,8 @@ TYPES = float_types(fp32=3e-6)
 SCALE = FloatAttribute("scale", (0.125,), "multiplies the scores")
 REQUIRES = (d <= MOST_DEPTH) & (t >= 1)
 # Products on tensor cores pay where these have many times the rate of the CUDA cores: on Hopper.
-CLAIMED = ARCHITECTURE.equals(90) & d.multiple_of(16)
+ON_TENSOR_CORES = d.multiple_of(16)
+CLAIMED = ARCHITECTURE.equals(90) & ON_TENSOR_CORES
 ENOUGH = 100_000_000  # operations
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from lenet_trt.dims import axes, ceil_div
 from lenet_trt.kernel import Axis, Kernel, Tensor
 
-from ..attention.declaration import SCALE, TILE_ROWS, TYPES, h
+from ..attention.declaration import ON_TENSOR_CORES, SCALE, TILE_ROWS, TYPES, h
 from ..self_attention.declaration import (
     AXES,
     CLAIMS,
@@ -70,7 +70,7 @@ KERNEL = Kernel(
     max_elements=2**40,
     examples=tuple(map(masked, EXAMPLES, ("whq", "", "hq", "wq", "whq", "h", "q", "hq", "hq", ""))),
     claims=CLAIMS,
-    in_groups=IN_GROUPS,
+    in_groups=IN_GROUPS & ON_TENSOR_CORES,
     flops=FLOPS,
     source_dir=Path(__file__).parent,
 )
