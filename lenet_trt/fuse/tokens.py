@@ -1,17 +1,23 @@
-"""Define the rule that writes the patches of an image as tokens in one way.
+"""Define the rules that write the pixels of maps as tokens, and tokens as maps, in one way.
 
 A vision transformer begins with a convolution whose filters are as large as its stride. ``Reshape`` lays its height and
 width along one axis, and ``Transpose`` brings the channels behind it: [n, k, h, w], [n, k, h w], [n, h w, k]. In normal
 form that is ``Transpose(x, perm=[0, 2, 3, 1], fold=1)``, whose result has height and width along one axis.
 
-Source: what torch's exporters write for the vision transformers of torchvision and timm.
+Behind attention over pixels, as in Stable Diffusion, the tokens of a dense layer become maps again, and a residual is
+added: ``Reshape`` and ``Transpose``, in either order. That is ``Transpose(x, perm=[0, 3, 1, 2], unfold=1)``.
+
+Source: what torch's exporters write for the vision transformers of torchvision and timm, and for diffusers.
 """
 
 from __future__ import annotations
 
-from lenet_trt.fuse.movement import TO_CHANNELS_LAST
-from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode, count
+from typing import TypeAlias
 
+from lenet_trt.fuse.movement import TO_CHANNELS_FIRST, TO_CHANNELS_LAST
+from lenet_trt.fuse.working_copy import PartialShape, WorkingGraph, WorkingNode, count
+
+Size: TypeAlias = "int | str | None"
 _RANK = len(TO_CHANNELS_LAST)
 
 
@@ -37,13 +43,39 @@ def patches_as_tokens(graph: WorkingGraph, node: WorkingNode) -> None:
     graph.replace([reshape, node], [(node.slot, folded)])
 
 
+def tokens_as_maps(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Replace ``Reshape`` and ``Transpose``, in either order, after a dense layer by one ``Transpose``."""
+    before = graph.producer(node.inputs[0]) if node.is_op("Transpose", "Reshape") else None
+    if before is None or graph.only_consumer(before.outputs[0]) is None:
+        return
+    perms = [each.attributes.get("perm") for each in (before, node)]
+    if not (before.is_op("Reshape") and perms[1] == TO_CHANNELS_FIRST) and not (
+        node.is_op("Reshape") and perms[0] == [0, 2, 1]
+    ):
+        return
+    layer, tokens, maps = graph.producer(before.inputs[0]), graph.shape(before.inputs[0]), graph.shape(node.outputs[0])
+    if layer is None or not layer.is_op("Gemm") or tokens is None or maps is None:
+        return
+    if len(tokens) != _RANK - 1 or not _has_the_pixels(maps, *tokens):
+        return
+    attributes = {"perm": TO_CHANNELS_FIRST, "unfold": 1}
+    unfolded = WorkingNode(
+        "Transpose", before.inputs[:1], list(node.outputs), attributes, before.origins | node.origins
+    )
+    graph.replace([before, node], [(node.slot, unfolded)])
+
+
 def _folds_the_image(graph: WorkingGraph, reshape: WorkingNode) -> bool:
     """Return whether a ``Reshape`` of [n, k, h, w] gives [n, k, h w]."""
     before, after = graph.shape(reshape.inputs[0]), graph.shape(reshape.outputs[0])
-    if before is None or after is None or len(before) != _RANK or len(after) != _RANK - 1:
+    if before is None or after is None or len(after) != _RANK - 1:
         return False
-    if not isinstance(before[1], int) or before[1] != after[1]:
+    return _has_the_pixels(before, after[0], after[2], after[1])
+
+
+def _has_the_pixels(maps: PartialShape, batch: Size, pixels: Size, channels: Size) -> bool:
+    """Return whether maps [n, k, h, w] have these sizes; where not all are known, one follows from the others."""
+    if len(maps) != _RANK or not isinstance(maps[1], int) or maps[1] != channels:
         return False
-    # One of the two other sizes says the other one.
-    image = count(before[2:])
-    return (image is not None and image == after[2]) or (before[0] is not None and before[0] == after[0])
+    image = count(maps[2:])
+    return (image is not None and image == pixels) or (maps[0] is not None and maps[0] == batch)

@@ -1,13 +1,14 @@
 """Declare ``linear_half_add``: a dense layer over the channels of pixels, and what is added to it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lenet_trt.kernel import Axis, BesidePlugins, Kernel, Packing, Tensor, float_types
-from lenet_trt.pattern import Pattern
+from lenet_trt.kernel.shapes import UNKNOWN, Shape
+from lenet_trt.pattern import Pattern, Views
 
 from ..dense.declaration import inputs, outputs
 from ..linear import reference as dense
@@ -17,6 +18,7 @@ from ..linear_half import ENOUGH, pack
 from ..windows.activation import ACTIVATION, ACTIVATIONS
 from ..windows.declaration import h, n, w
 
+TO_CHANNELS_FIRST = [0, 3, 1, 2]
 PIXELS = n * h * w
 LAYER = Product(PIXELS, inputs, outputs, extras=(PIXELS,), mapped=True)
 
@@ -33,20 +35,35 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
     return {"w": to_rows(op, weights["weights"], weights["bias"], inputs_of_x(op, 3)), "bias": weights["bias"]}
 
 
-def nodes(op: Any, x: Any, other: Any, w: Any, bias: Any) -> Any:
-    """The layer, a transposition to channels first, and the sum, as torchvision and timm write it."""
-    return op.Add(op.Transpose(op.Gemm(x, w, bias, transB=1), perm=[0, 3, 1, 2]), other)
+def patterns() -> Iterator[Pattern]:
+    """Yield the layer, a transposition to channels first, and the sum: of pixels, and of tokens that become maps."""
+    for more, views in (({}, None), ({"unfold": 1}, of_tokens)):
+        for other_first in (False, True):
+            yield Pattern(nodes(other_first, **more), {"activation": "none"}, preference=1, views=views, body=in_onnx)
 
 
-def other_first(op: Any, x: Any, other: Any, w: Any, bias: Any) -> Any:
-    """The same as transformers writes it."""
-    return op.Add(other, op.Transpose(op.Gemm(x, w, bias, transB=1), perm=[0, 3, 1, 2]))
+def nodes(other_first: bool, **more: int) -> Callable[..., Any]:
+    """Return the nodes as torchvision, timm and diffusers write them, or, with ``other`` first, transformers."""
+
+    def graph(op: Any, x: Any, other: Any, w: Any, bias: Any) -> Any:
+        y = op.Transpose(op.Gemm(x, w, bias, transB=1), perm=TO_CHANNELS_FIRST, **more)
+        return op.Add(other, y) if other_first else op.Add(y, other)
+
+    return graph
+
+
+def of_tokens(shapes: Mapping[str, Shape]) -> Views | str:
+    """Unfold x [n, h w, in] to the pixels of what is added."""
+    x, other = shapes["x"], shapes["other"]
+    if len(x) != 3 or len(other) != 4 or UNKNOWN in other[2:]:
+        return "x is no tokens, or what is added no maps of a known size"
+    return Views(inputs={"x": (other[0], *other[2:], x[2])}, outputs={"y": other}, like="other")
 
 
 def in_onnx(op: Any, x: Any, other: Any, w: Any, bias: Any) -> Any:
     """The same in ONNX, whose Gemm has two axes."""
     y = op.Add(op.MatMul(x, op.Transpose(w, perm=[1, 0])), bias)
-    return op.Add(op.Transpose(y, perm=[0, 3, 1, 2]), other)
+    return op.Add(op.Transpose(y, perm=TO_CHANNELS_FIRST), other)
 
 
 KERNEL = Kernel(
@@ -71,7 +88,7 @@ KERNEL = Kernel(
     requires=LAYER.requires,
     packing=Packing((W, BIAS), pack, unpack),
     variants=(*LAYER.wide(), *LAYER.narrow(element_bytes=2), LAYER.direct("linear_half_add_direct")),
-    patterns=tuple(Pattern(each, {"activation": "none"}, preference=1, body=in_onnx) for each in (nodes, other_first)),
+    patterns=tuple(patterns()),
     reference=reference,
     examples=(
         {"n": 1, "h": 3, "w": 5, "in": 32, "out": 40, "activation": "none"},
