@@ -2,8 +2,7 @@
 //
 // x [n, C, S], scale [C], bias [C] -> y [n, C, S].
 //
-// Mapping: the threads of 8 blocks hold a group in registers. Each warp sends what it has of the group to all blocks of the cluster.
-// Bytes: as in kernel.cu.
+// Mapping: 8 blocks a group. Each warp sends what it knows of the group to all blocks of the cluster. Bytes: as in kernel.cu.
 #include "block_cluster.cuh"
 #include "bulk.cuh"
 #include "group_norm/group_norm.cuh"

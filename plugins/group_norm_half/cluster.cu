@@ -2,7 +2,7 @@
 //
 // x [n, H, W, C], scale [C], bias [C] -> y [n, H, W, C].
 //
-// Mapping: slab.cuh; the threads of 8 blocks hold a slab in registers. Bytes: x and y once.
+// Mapping: slab.cuh, 8 blocks a slab. Bytes: as in kernel.cu.
 #include "group_norm_half/slab.cuh"
 
 using namespace group_norm;

@@ -3,8 +3,7 @@
 //
 // x [n, H, W, C], scale [C], bias [C] -> y [n, H, W, C]. C is a multiple of 8 and of the number of groups.
 //
-// Mapping: slab.cuh, a block a slab, which it reads three times; the second and third time from L2.
-// Bytes: x and y once from DRAM, x twice more from L2.
+// Mapping: slab.cuh, a block a slab. Bytes: x and y once; what the block's registers do not hold of x twice more, from L2.
 #include "group_norm_half/slab.cuh"
 
 using namespace group_norm;
