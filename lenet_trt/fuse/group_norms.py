@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from lenet_trt.fuse.norm_nodes import NormNodes
+from lenet_trt.fuse.rewriting import replace_by_one
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 GROUP_NORM = "GroupNormalization"
@@ -47,8 +48,7 @@ def norm_of_instances(graph: WorkingGraph, node: WorkingNode) -> None:
     scale, bias = (graph.constants.get(name) for name in node.inputs[1:]) if shape is not None else (None, None)
     if scale is None or bias is None or scale.ndim != 1:
         return
-    attributes = {"num_groups": scale.size, "epsilon": float(node.attributes.get("epsilon", _EPSILON))}
-    _replace(graph, [node], node.inputs[0], (scale, bias), attributes)
+    _replace(graph, [node], node.inputs[0], (scale, bias), {"num_groups": scale.size, "epsilon": _epsilon(node)})
 
 
 def _write_one_node(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -62,8 +62,11 @@ def _write_one_node(graph: WorkingGraph, node: WorkingNode) -> None:
         return
     repeats = 1 if graph.opsets.get("", 1) >= _OF_CHANNELS else shape[1] // groups
     scale, bias = (np.repeat(each, repeats) for each in given if each is not None)
-    epsilon = float(node.attributes.get("epsilon", _EPSILON))
-    _replace(graph, [node], node.inputs[0], (scale, bias), {"num_groups": groups, "epsilon": epsilon})
+    _replace(graph, [node], node.inputs[0], (scale, bias), {"num_groups": groups, "epsilon": _epsilon(node)})
+
+
+def _epsilon(node: WorkingNode) -> float:
+    return float(node.attributes.get("epsilon", _EPSILON))
 
 
 def _replace(
@@ -78,9 +81,7 @@ def _replace(
         graph.add_constant(f"{last.outputs[0]}.{name}", each)
         for name, each in zip(("scale", "bias"), weights, strict=True)
     ]
-    origins = frozenset().union(*(each.origins for each in nodes))
-    norm = WorkingNode(GROUP_NORM, [x, *names], list(last.outputs), attributes, origins)
-    graph.replace(nodes, [(last.slot, norm)])
+    replace_by_one(graph, nodes, last.slot, GROUP_NORM, [x, *names], last.outputs, attributes)
 
 
 def _instance_norm(nodes: NormNodes, name: str) -> tuple[WorkingNode, float] | None:
@@ -92,7 +93,7 @@ def _instance_norm(nodes: NormNodes, name: str) -> tuple[WorkingNode, float] | N
     scale, bias = (nodes.graph.constants.get(each) for each in norm.inputs[1:])
     if scale is None or bias is None or (scale != 1).any() or bias.any():
         return None
-    return groups, float(norm.attributes.get("epsilon", _EPSILON))
+    return groups, _epsilon(norm)
 
 
 def _normal(nodes: NormNodes, name: str) -> tuple[WorkingNode, float] | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from lenet_trt.fuse.movement import TO_CHANNELS_FIRST, TO_CHANNELS_LAST
+from lenet_trt.fuse.rewriting import replace_by_one
 from lenet_trt.fuse.working_copy import PartialShape, WorkingGraph, WorkingNode, count
 
 Size: TypeAlias = "int | str | None"
@@ -33,14 +34,8 @@ def patches_as_tokens(graph: WorkingGraph, node: WorkingNode) -> None:
         return
     if convolution.attributes.get("strides") != convolution.attributes.get("kernel_shape"):
         return
-    folded = WorkingNode(
-        "Transpose",
-        reshape.inputs[:1],
-        list(node.outputs),
-        {"perm": TO_CHANNELS_LAST, "fold": 1},
-        reshape.origins | node.origins,
-    )
-    graph.replace([reshape, node], [(node.slot, folded)])
+    attributes = {"perm": TO_CHANNELS_LAST, "fold": 1}
+    replace_by_one(graph, [reshape, node], node.slot, "Transpose", reshape.inputs[:1], node.outputs, attributes)
 
 
 def tokens_as_maps(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -49,9 +44,9 @@ def tokens_as_maps(graph: WorkingGraph, node: WorkingNode) -> None:
     if before is None or graph.only_consumer(before.outputs[0]) is None:
         return
     perms = [each.attributes.get("perm") for each in (before, node)]
-    if not (before.is_op("Reshape") and perms[1] == TO_CHANNELS_FIRST) and not (
-        node.is_op("Reshape") and perms[0] == [0, 2, 1]
-    ):
+    reshaped_first = before.is_op("Reshape") and perms[1] == TO_CHANNELS_FIRST
+    reshaped_last = node.is_op("Reshape") and perms[0] == [0, 2, 1]
+    if not reshaped_first and not reshaped_last:
         return
     layer, tokens, maps = graph.producer(before.inputs[0]), graph.shape(before.inputs[0]), graph.shape(node.outputs[0])
     if layer is None or not layer.is_op("Gemm") or tokens is None or maps is None:
@@ -59,10 +54,7 @@ def tokens_as_maps(graph: WorkingGraph, node: WorkingNode) -> None:
     if len(tokens) != _RANK - 1 or not _has_the_pixels(maps, *tokens):
         return
     attributes = {"perm": TO_CHANNELS_FIRST, "unfold": 1}
-    unfolded = WorkingNode(
-        "Transpose", before.inputs[:1], list(node.outputs), attributes, before.origins | node.origins
-    )
-    graph.replace([before, node], [(node.slot, unfolded)])
+    replace_by_one(graph, [before, node], node.slot, "Transpose", before.inputs[:1], node.outputs, attributes)
 
 
 def _folds_the_image(graph: WorkingGraph, reshape: WorkingNode) -> bool:
