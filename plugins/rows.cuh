@@ -39,6 +39,9 @@ struct RowLayout {
   static constexpr int kWide = Pack16<T>::kCount;
   static constexpr bool kWhole = kLength % kWide == 0;
   static constexpr int kPacks = kWhole ? kLength / kWide : ceil_div(kLength + kWide - 1, kWide);
+
+  // Whether a pack lies in the row as a whole; `first` is the index of its first element there, maybe before the row.
+  static __device__ __forceinline__ bool is_whole(int first) { return (kWhole || first >= 0) && first + kWide <= kLength; }
 };
 
 // kEach packs of a row in the registers of a thread: number `thread`, thread + kThreads, ...
@@ -117,9 +120,7 @@ struct RowPacks : RowLayout<T, kLength> {
   // The index in the row of pack i's first element.
   __device__ __forceinline__ int first_of(int i) const { return first + i * kThreads * kWide; }
 
-  __device__ __forceinline__ bool whole(int i) const {
-    return (Layout::kWhole || first_of(i) >= 0) && first_of(i) + kWide <= kLength;
-  }
+  __device__ __forceinline__ bool whole(int i) const { return Layout::is_whole(first_of(i)); }
 
   __device__ __forceinline__ bool inside(int i, int j) const {
     return !Layout::kWhole && first_of(i) + j >= 0 && first_of(i) + j < kLength;

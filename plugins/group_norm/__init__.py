@@ -7,14 +7,13 @@ from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Variant, f
 
 from ..linear.declaration import HOPPER
 from ..windows.declaration import IN_FLOATS
-from .declaration import ATTRIBUTES, WEIGHTS, c, group, n, reference
+from .declaration import ATTRIBUTES, MANY, WEIGHTS, c, group, n, reference
 from .pattern import PATTERNS
 
 (s,) = axes("s")
 ROWS = n * group
 LENGTH = c // group * s
 HELD = 64 * 512  # elements in the registers of a block
-MANY = INT32_MAX // 64  # more groups than tensors have
 CLUSTER_BLOCKS, CLUSTER_THREADS = 8, 512
 CLUSTER_BYTES = 16 * (CLUSTER_BLOCKS * CLUSTER_THREADS // 32 + 1)  # the parts of all warps, and a barrier
 

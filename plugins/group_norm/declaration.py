@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from lenet_trt.dims import axes
-from lenet_trt.kernel import FloatAttribute, IntegerAttribute, Tensor
+from lenet_trt.kernel import INT32_MAX, FloatAttribute, IntegerAttribute, Tensor
 
 from ..windows.activation import ACTIVATION, ACTIVATIONS
 
 n, c, group = axes("n c group")
+MANY = INT32_MAX // 64  # more groups, or slabs of channels, than tensors have
 WEIGHTS = (
     Tensor("scale", (c,), "T", "factors of the channels", weight=True),
     Tensor("bias", (c,), "T", "summands of the channels", weight=True),

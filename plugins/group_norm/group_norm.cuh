@@ -38,9 +38,8 @@ struct Group {
     }
   }
 
-  static __device__ __forceinline__ bool whole(int first) { return (Layout::kWhole || first >= 0) && first + kWide <= kLength; }
   static __device__ __forceinline__ bool holds(int first, int j) {
-    return whole(first) || (!Layout::kWhole && first + j >= 0 && first + j < kLength);
+    return Layout::is_whole(first) || (!Layout::kWhole && first + j >= 0 && first + j < kLength);
   }
 
   // What this thread's warp has of the group.
@@ -79,7 +78,7 @@ struct Group {
         }
         out.value[j] = from_float<T>(activate<kActivation>(fmaf(to_float(pack.value[j]) - mean, factor, offset)));
       }
-      if (whole(first)) {
+      if (Layout::is_whole(first)) {
         store_vector(to + first, out);
       } else if constexpr (!Layout::kWhole) {
 #pragma unroll

@@ -10,7 +10,7 @@ from lenet_trt.dims import MODEL_AXES, MULTIPROCESSORS, Dim, ceil_div, maximum, 
 from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Variant, float_types
 
 from ..channels_last.declaration import JOINED_BY, PACKED
-from ..group_norm.declaration import ATTRIBUTES, c, group, n
+from ..group_norm.declaration import ATTRIBUTES, MANY, c, group, n
 from ..linear.declaration import HOPPER
 from ..windows.declaration import IMAGE, h, w
 
@@ -18,7 +18,6 @@ THREADS, BLOCKS, EIGHT = 256, 8, 8
 LEAST = 32  # channels of a slab, where the image can be divided so
 MOST_HELD = 16  # eights of channels in the registers of a thread
 FEW = 6  # eights of channels that a thread holds, up to which a block is as fast as a cluster
-MANY = INT32_MAX // 64  # more slabs than tensors have
 of_group = c // group
 
 
