@@ -59,6 +59,7 @@ __device__ __forceinline__ bool are_few(int rows) {
 // ---- integers, lanes ---------------------------------------------------------------------------------------------------
 
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+__host__ __device__ constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
 __host__ __device__ constexpr int smaller(int a, int b) { return a < b ? a : b; }
 __host__ __device__ constexpr int larger(int a, int b) { return a < b ? b : a; }
 // The greatest of 4, 2 and 1 that divides an extent.

@@ -120,6 +120,7 @@ constexpr bool kIsBfloat16<__nv_bfloat16> = true;
   }                                                                                                                                 \
   __device__ __forceinline__ void wgmma_finish_with(float (&d)[count]) { asm volatile("" : WGMMA_OUT##count::"memory"); }
 WGMMA_COLUMNS(32, 16, 16, 17, 18, 19, 20, 21, 22)
+WGMMA_COLUMNS(48, 24, 24, 25, 26, 27, 28, 29, 30)
 WGMMA_COLUMNS(64, 32, 32, 33, 34, 35, 36, 37, 38)
 WGMMA_COLUMNS(80, 40, 40, 41, 42, 43, 44, 45, 46)
 WGMMA_COLUMNS(96, 48, 48, 49, 50, 51, 52, 53, 54)

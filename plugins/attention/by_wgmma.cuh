@@ -27,7 +27,7 @@ __device__ __forceinline__ void multiply_parts(const KeyRing& ring, const Layer&
     const int row = part.first_row + row_of_part;
     const unsigned queries = ring.queries(count) + group * (64 / kEight) * kNextRows;
     TwoRows rows;
-    float scores[kKeys / 2], sums[kDepth / 2] = {};
+    float scores[kKeys / 2], sums[kPadded / 2] = {};
     unsigned shares[kKeys / 16][4];
     const auto wait = [&] {
       wait_for_bytes(ring.full(turn.stage), turn.parity);
@@ -47,7 +47,7 @@ __device__ __forceinline__ void multiply_parts(const KeyRing& ring, const Layer&
       if (before >= 0 && lane == 0) arrive(ring.empty(before));
       if (__any_sync(kAllLanes, kept[0] != 1.0f || kept[1] != 1.0f)) {
 #pragma unroll
-        for (int i = 0; i < kDepth / 2; ++i) sums[i] *= kept[i / 2 % 2];
+        for (int i = 0; i < kPadded / 2; ++i) sums[i] *= kept[i / 2 % 2];
       }
       round_shares(shares, scores);
       const unsigned values = stage + kPart;
@@ -85,6 +85,7 @@ __device__ __forceinline__ void attention_by_wgmma(unsigned char* shared, const 
     init_barrier(ring.free(0), kReaders);
     init_barrier(ring.free(1), kReaders);
   }
+  clear_padding(shared);
   __syncthreads();
   // Not by reference: with copies the kernel is as it was measured (NVVM 13.0).
   in_roles<kLoadRegisters, kMultipliers + 1>([=] { load_parts(ring, layer, parts); }, [=] { multiply_parts(ring, layer, parts); });

@@ -172,6 +172,7 @@ def _by_wgmma(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...])
     def parts(rows: int) -> Dim:
         return ceil_div(queries, rows) * images * h
 
+    padded = ceil_div(d, 16) * 16
     enough = (2 * parts(256) > MULTIPROCESSORS) & (parts(256) * queries >= QUERIES_OF_EACH * MULTIPROCESSORS)
     return tuple(
         Variant(
@@ -180,7 +181,7 @@ def _by_wgmma(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...])
                 (minimum(parts(rows), MULTIPROCESSORS), 1, 1),
                 (2 * rows + WARPGROUP, 1, 1),
                 (images, *integers),
-                shared_bytes=4 * (STAGES * KEYS_OF_STAGE + rows) * (d + d // 8) + 16 * (STAGES + 1),
+                shared_bytes=4 * (STAGES * KEYS_OF_STAGE + rows) * (padded + padded // 8) + 16 * (STAGES + 1),
             ),
             f"wgmma, {rows} queries a block, and a warpgroup that loads",
             source="wgmma.cu",
@@ -188,7 +189,7 @@ def _by_wgmma(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...])
             min_sm=90,
             only_sm=True,
             types=("fp16", "bf16"),
-            when=d.multiple_of(32) & (d <= 64),
+            when=d.multiple_of(8) & (d > 16) & (d <= 64),
             prefer=prefer,
         )
         for rows, prefer in ((256, (queries > QUERIES_OF_FEW) & enough), (128, queries >= QUERIES_OF_LONG))

@@ -5,12 +5,12 @@
 #include "copies.cuh"
 #include "split_floats/stages.cuh"
 
-static_assert(sizeof(T) == 2 && kDepth % 32 == 0 && kDepth <= 64);
+static_assert(sizeof(T) == 2 && kDepth % 8 == 0 && kDepth > 16 && kDepth <= 64);
 constexpr int kEight = 8, kKeys = 64;
 constexpr int kMultipliers = LAUNCH_THREADS / kRole - 1, kRows = 64 * kMultipliers;  // warpgroups, and their queries
 constexpr int kLoadRegisters = kMultipliers == 4 ? 32 : 40;                           // of a thread
 // 8 rows of 8 numbers lie together, as products read them, and 16 bytes further the next 8 columns: lanes that copy a row have different banks.
-constexpr unsigned kNextColumns = kEight * kEight * sizeof(T) + 16, kNextRows = kDepth / kEight * kNextColumns, kPart = kKeys / kEight * kNextRows;
+constexpr unsigned kNextColumns = kEight * kEight * sizeof(T) + 16, kNextRows = kPadded / kEight * kNextColumns, kPart = kKeys / kEight * kNextRows;
 
 // A ring of keys and values, and behind it the queries of two parts, each with a barrier that says when they are not needed any more.
 struct KeyPlan {
@@ -28,12 +28,26 @@ struct KeyRing : Stages<KeyPlan, kReaders> {
   __device__ __forceinline__ unsigned free(int count) const { return address + KeyPlan::kFree + count % 2 * 8; }
 };
 
+// Writes zeros behind the columns of all rows, up to a multiple of 16, where no copy writes.
+__device__ __forceinline__ void clear_padding(unsigned char* shared) {
+  if constexpr (kPadded > kDepth) {
+    constexpr int kOfKeys = KeyPlan::kStages * 2 * kKeys / kEight, kBlocks = kOfKeys + 2 * kRows / kEight;  // of 8 rows
+    for (int i = threadIdx.x; i < kBlocks * kEight; i += LAUNCH_THREADS) {
+      const int block = i / kEight;
+      unsigned char* const rows = shared + (block < kOfKeys ? block * kNextRows : KeyPlan::kQueries + (block - kOfKeys) * kNextRows);
+      *reinterpret_cast<uint4*>(rows + kDepth / kEight * kNextColumns + i % kEight * 16) = make_uint4(0, 0, 0, 0);
+    }
+    publish_to_units();
+  }
+}
+
 // Begins to copy rows of a head from `first` on, and zeros behind the last one, by all threads of the warpgroup that loads.
 template <int kCount, typename Rows>
 __device__ __forceinline__ void begin_rows(unsigned to, const Rows& rows, const T* head, int first, int end) {
-  constexpr int kLanes = kDepth / kEight, kAtOnce = kRole / kLanes;
+  constexpr int kLanes = kDepth <= 32 ? 4 : 8, kAtOnce = kRole / kLanes;  // lanes that copy a row
   static_assert(kAtOnce % kEight == 0 && kCount % kAtOnce == 0);
   const int mine = threadIdx.x / kLanes, eight = threadIdx.x % kLanes;
+  if (eight * kEight >= kDepth) return;
   const auto from = rows.from(head, first + mine);
   to += mine / kEight * kNextRows + eight * kNextColumns + mine % kEight * 16;
 #pragma unroll 4

@@ -7,7 +7,7 @@
 #include "softmax/largest.cuh"
 
 using T = TYPE_T;
-constexpr int kDepth = AXIS_D;
+constexpr int kDepth = AXIS_D, kPadded = round_up(kDepth, 16);  // products by wgmma add up sixteens of columns
 constexpr float kScale = ATTR_SCALE;
 
 // No mask.

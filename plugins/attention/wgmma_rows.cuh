@@ -14,7 +14,7 @@ template <unsigned kNextColumns, unsigned kNextRows, int kCount>
 __device__ __forceinline__ void multiply_keys(float (&scores)[kCount], unsigned queries, unsigned keys) {
   const unsigned long long q = wgmma_operand<kNextColumns, kNextRows>(queries), k = wgmma_operand<kNextColumns, kNextRows>(keys);
 #pragma unroll
-  for (int step = 0; step < kDepth / 16; ++step) {
+  for (int step = 0; step < kPadded / 16; ++step) {
     constexpr unsigned kNext = 2 * kNextColumns / 16;
     wgmma_multiply<T>(scores, q + step * kNext, k + step * kNext, step > 0);
   }
@@ -22,7 +22,7 @@ __device__ __forceinline__ void multiply_keys(float (&scores)[kCount], unsigned 
 
 // Begins those of shares and values.
 template <unsigned kNextColumns, unsigned kNextRows, int kSixteens>
-__device__ __forceinline__ void multiply_values(float (&sums)[kDepth / 2], const unsigned (&shares)[kSixteens][4], unsigned values) {
+__device__ __forceinline__ void multiply_values(float (&sums)[kPadded / 2], const unsigned (&shares)[kSixteens][4], unsigned values) {
   const unsigned long long v = wgmma_operand<kNextRows, kNextColumns>(values);
 #pragma unroll
   for (int step = 0; step < kSixteens; ++step) wgmma_multiply<true, T, true>(sums, shares[step], v + step * 2 * (kNextRows / 16));
@@ -94,7 +94,7 @@ __device__ __forceinline__ float share_of(float total) {
 
 // Stores the results of rows `row` and 8 further of a head.
 template <typename Layer>
-__device__ __forceinline__ void store_rows(const Layer& layer, int image, int head, int row, const TwoRows& rows, const float (&sums)[kDepth / 2]) {
+__device__ __forceinline__ void store_rows(const Layer& layer, int image, int head, int row, const TwoRows& rows, const float (&sums)[kPadded / 2]) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const float share = share_of<Layer>(rows.total[r]);

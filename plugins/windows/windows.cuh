@@ -10,7 +10,6 @@
 #include "common.cuh"
 
 __host__ __device__ constexpr int greatest_divisor(int a, int b) { return b == 0 ? a : greatest_divisor(b, a % b); }
-__host__ __device__ constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
 
 template <typename T_, int kHeight_, int kWidth_, int kSize_, int kStride_, int kPad_>
 struct Windows {

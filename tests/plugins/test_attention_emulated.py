@@ -21,6 +21,8 @@ MASKED = {"outer": 2, "repeat": 2, "inner": 1, "m": 49, "t": 49, "h": 2, "d": 32
 SEQUENCE = {"n": 2, "a": 1, "r": 70, "b": 1, "c": 1, "h": 2, "d": 32}
 TOKENS_FIRST = {"n": 1, "a": 1, "r": 101, "b": 2, "c": 1, "h": 1, "d": 64}
 WINDOWS = {"n": 2, "a": 2, "r": 7, "b": 3, "c": 7, "h": 2, "d": 32, "shift": 3}
+# Heads as of Stable Diffusion 1.5, which are no multiple of 16 numbers.
+NARROW = {**ONE_HEAD, "d": 40}
 # More keys than warps have at a time, and warps that have none; heads that are no multiple of 16 numbers.
 MANY_KEYS = {"n": 1, "a": 1, "r": 300, "b": 1, "c": 1, "h": 1, "d": 16}
 UNEVEN = {"n": 1, "a": 2, "r": 3, "b": 2, "c": 5, "h": 2, "d": 20, "shift": 2}
@@ -55,6 +57,9 @@ def check(
         pytest.param("attention", "wgmma256", {**PLAIN, "m": 600, "t": 65}, marks=pytest.mark.slow),
         pytest.param("self_attention", "wgmma256", {**TOKENS_FIRST, "r": 290}, marks=pytest.mark.slow),
         ("self_attention", "wgmma128", WINDOWS),
+        ("attention", "wgmma128", NARROW),
+        pytest.param("attention", "wgmma128", {**NARROW, "d": 24}, marks=pytest.mark.slow),
+        pytest.param("self_attention", "wgmma256", {**WINDOWS, "d": 56}, marks=pytest.mark.slow),
         (
             "masked_self_attention",
             "tiles",

@@ -31,6 +31,7 @@ using std::max;
 using std::min;
 
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
 constexpr int smaller(int a, int b) { return a < b ? a : b; }
 constexpr int larger(int a, int b) { return a < b ? b : a; }
 constexpr int divisor_of(int extent) { return extent % 4 == 0 ? 4 : extent % 2 == 0 ? 2 : 1; }
