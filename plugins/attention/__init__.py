@@ -43,6 +43,7 @@ KERNEL = Kernel(
         # Parts for every multiprocessor; and few, but long sequences.
         {"n": 33, "m": 162, "t": 50, "h": 4, "d": 32},
         {"n": 1, "m": 600, "t": 70, "h": 2, "d": 64},
+        {"n": 2, "m": 523, "t": 77, "h": 3, "d": 40},
     ),
     claims=claims(FLOPS),
     flops=FLOPS,
