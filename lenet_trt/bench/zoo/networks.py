@@ -117,6 +117,13 @@ ZOO: tuple[ZooNetwork, ...] = (
         ("noise",),
     ),
     ZooNetwork(
+        "stable_diffusion",
+        "two levels of Stable Diffusion 2.1's U-Net: convolutions, attention to pixels and words",
+        _made("lenet_trt.bench.zoo.stable_diffusion", "StableDiffusion", "diffusers"),
+        {"latents": ZooInput((4, 64, 64)), "step": ZooInput(()), "words": ZooInput((77, 1024))},
+        ("noise",),
+    ),
+    ZooNetwork(
         "super_resolution",
         "convolutions at full size, pixel shuffle, bilinear resize",
         _made("lenet_trt.bench.zoo.dense", "SuperResolution"),
