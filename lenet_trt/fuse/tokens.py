@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from lenet_trt.fuse.group_norms import GROUP_NORM
 from lenet_trt.fuse.movement import TO_CHANNELS_FIRST, TO_CHANNELS_LAST
 from lenet_trt.fuse.rewriting import replace_by_one
 from lenet_trt.fuse.working_copy import PartialShape, WorkingGraph, WorkingNode, count
@@ -23,19 +24,21 @@ _RANK = len(TO_CHANNELS_LAST)
 
 
 def patches_as_tokens(graph: WorkingGraph, node: WorkingNode) -> None:
-    """Replace ``Reshape`` and ``Transpose`` after a convolution by one ``Transpose``."""
+    """Replace ``Reshape`` and ``Transpose`` after a convolution or a group norm by one ``Transpose``."""
     if not node.is_op("Transpose") or node.attributes.get("perm") != [0, 2, 1]:
         return
     reshape = graph.producer(node.inputs[0])
     if reshape is None or not reshape.is_op("Reshape") or graph.only_consumer(reshape.outputs[0]) is None:
         return
-    convolution = graph.producer(reshape.inputs[0])
-    if convolution is None or not convolution.is_op("Conv") or not _folds_the_image(graph, reshape):
-        return
-    if convolution.attributes.get("strides") != convolution.attributes.get("kernel_shape"):
+    layer = graph.producer(reshape.inputs[0])
+    if layer is None or not (layer.is_op(GROUP_NORM) or _is_of_patches(layer)) or not _folds_the_image(graph, reshape):
         return
     attributes = {"perm": TO_CHANNELS_LAST, "fold": 1}
     replace_by_one(graph, [reshape, node], node.slot, "Transpose", reshape.inputs[:1], node.outputs, attributes)
+
+
+def _is_of_patches(node: WorkingNode) -> bool:
+    return node.is_op("Conv") and node.attributes.get("strides") == node.attributes.get("kernel_shape")
 
 
 def tokens_as_maps(graph: WorkingGraph, node: WorkingNode) -> None:

@@ -42,7 +42,12 @@ def folded(shapes: Mapping[str, Shape]) -> Views | str:
 def as_maps(shapes: Mapping[str, Shape]) -> Views | str:
     """Make a map of one row where an image has not two axes."""
     batch, channels, *image = shapes["x"]
-    return _views(shapes, (batch, channels, *(image if len(image) == 2 else (1, _pixels(image)))))
+    return _views(shapes, (batch, channels, *in_rows(image)))
+
+
+def in_rows(image: Sequence[int]) -> Sequence[int]:
+    """Return the height and width of an image, 1 and all pixels where it has not two axes."""
+    return image if len(image) == 2 else (1, _pixels(image))
 
 
 def _pixels(image: Sequence[int]) -> int:

@@ -16,7 +16,7 @@ from lenet_trt.onnx_model.precision import convert
 from plain_runtime import run
 from torch_export import exported_module
 
-NAME, HALF, ADDS = "group_norm", "group_norm_half", "add_group_norm_half"
+NAME, HALF, ADDS, TOKENS = "group_norm", "group_norm_half", "add_group_norm_half", "group_norm_half_tokens"
 SHAPE = (2, 6, 4, 5)
 AS_TORCH = """
     groups = Reshape(x, inside)
@@ -165,3 +165,45 @@ def test_a_residual_connection_is_no_number_of_a_channel() -> None:
     model = convert(model_of(f"sum = Add(x, x) {body}"), "fp16")
     with pytest.raises(LenetTrtError, match="which is no number for each channel"):
         fuse(model, [ADDS])
+
+
+@pytest.mark.parametrize("opset", [17, 18])
+@pytest.mark.parametrize("way", ["pixels", "flattened", "sequence"])
+def test_tokens_behind_a_norm_are_its_results(way: str, opset: int) -> None:
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+
+    class Norm(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.GroupNorm(4, 16)
+            nn.init.normal_(self.norm.weight)
+            nn.init.normal_(self.norm.bias)
+
+        def forward(self, x: Any) -> Any:
+            n, channels = x.shape[:2]
+            y = self.norm(x)
+            if way == "pixels":
+                y = y.permute(0, 2, 3, 1).reshape(n, -1, channels)
+            elif way == "flattened":
+                y = y.flatten(2).transpose(1, 2)
+            else:
+                y = y.transpose(1, 2)
+            return y.exp()
+
+    shape = (2, 16, 30) if way == "sequence" else (2, 16, 6, 5)
+    model = convert(exported_module(Norm(), torch.zeros(shape), opset), "fp16")
+    fused = fuse(model, [TOKENS]).model
+    assert list(plugin_nodes(fused).values()) == [TOKENS]
+    assert "Transpose" not in {node.op_type for node in fused.graph.node}
+    x = np.random.default_rng(3).normal(size=shape).astype(np.float32)
+    (seen,), (wanted,) = (run(each, x) for each in (fused, model))
+    assert seen.shape == wanted.shape
+    np.testing.assert_allclose(seen, wanted, rtol=2e-2, atol=2e-2)
+
+
+def test_channels_that_come_elsewhere_are_no_tokens() -> None:
+    body = AS_TORCH.replace("y = Add", "sum = Add") + " y = Transpose<perm = [0, 3, 2, 1]>(sum)"
+    model = convert(model_of(body, outputs="float[2, 5, 4, 6] y"), "fp16")
+    with pytest.raises(LenetTrtError, match="the network has no place for it"):
+        fuse(model, [TOKENS])

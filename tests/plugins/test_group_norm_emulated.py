@@ -9,7 +9,7 @@ from kernel_on_cpu import disagreement_on_cpu, needs_gcc, unchanged
 from lenet_trt.kernel import AttributeValue, registry
 
 KERNEL, HALF = registry.kernel("group_norm"), registry.kernel("group_norm_half")
-ADDS = registry.kernel("add_group_norm_half")
+ADDS, TOKENS = registry.kernel("add_group_norm_half"), registry.kernel("group_norm_half_tokens")
 Sizes = tuple[dict[str, int], dict[str, AttributeValue]]
 # Packs of one channel; packs of several; rows that begin between two packs; more than a block's threads take at a time;
 # more than they hold, and than a cluster's do.
@@ -100,3 +100,9 @@ def test_an_infinity_stays_in_its_group_of_a_slab(tmp_path_factory: pytest.TempP
 @pytest.mark.parametrize("sizes", [EIGHTS, TENS], ids=str)
 def test_what_is_added_is_of_its_image(sizes: Sizes, variant: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     assert disagreement_on_cpu(ADDS, variant, *sizes, unchanged, tmp_path_factory, "fp16") is None
+
+
+@needs_gcc
+@pytest.mark.parametrize("variant", ["cluster8", "block"])
+def test_tokens_lie_as_maps_do(variant: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert disagreement_on_cpu(TOKENS, variant, *TENS, unchanged, tmp_path_factory, "fp16") is None
