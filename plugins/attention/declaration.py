@@ -33,7 +33,9 @@ SCALE = FloatAttribute("scale", (0.125,), "multiplies the scores")
 REQUIRES = (d <= MOST_DEPTH) & (t >= 1)
 # Products on tensor cores pay where these have many times the rate of the CUDA cores: on Hopper.
 ON_TENSOR_CORES = d.multiple_of(16)
-CLAIMED = ARCHITECTURE.equals(90) & ON_TENSOR_CORES
+BY_WGMMA = d.multiple_of(8) & (d > 16) & (d <= 64)  # in 16 bits, without a mask
+HOPPER = ARCHITECTURE.equals(90)
+CLAIMED = HOPPER & ON_TENSOR_CORES
 ENOUGH = 100_000_000  # operations
 
 
@@ -63,9 +65,10 @@ def flops(*images: Dim) -> Dim:
     return 4 * product((*images, h, m, t, d))
 
 
-def claims(operations: Dim) -> tuple[Condition, ...]:
+def claims(operations: Dim, *, masked: bool) -> tuple[Condition, ...]:
     """Return the sizes at which a kernel of that many operations replaces nodes where it is not named."""
-    return (CLAIMED & (operations >= ENOUGH),)
+    claimed = (CLAIMED,) if masked else (CLAIMED, HOPPER & BY_WGMMA & (size_of("T") <= 2))
+    return tuple(each & (operations >= ENOUGH) for each in claimed)
 
 
 def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, mask: np.ndarray | None = None) -> np.ndarray:
@@ -103,7 +106,7 @@ def variants(
                 source="tensor.cu",
                 entry=f"{kernel}_tensor",
                 min_sm=80,
-                when=d.multiple_of(16),
+                when=ON_TENSOR_CORES,
                 prefer=prefer,
             )
             for rows, prefer in ((128, many(queries, masked=masked)), (64, None))
@@ -189,7 +192,7 @@ def _by_wgmma(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...])
             min_sm=90,
             only_sm=True,
             types=("fp16", "bf16"),
-            when=d.multiple_of(8) & (d > 16) & (d <= 64),
+            when=BY_WGMMA,
             prefer=prefer,
         )
         for rows, prefer in ((256, (queries > QUERIES_OF_FEW) & enough), (128, queries >= QUERIES_OF_LONG))

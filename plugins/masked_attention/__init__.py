@@ -79,7 +79,7 @@ KERNEL = Kernel(
         example((1, 2, 1), 197, 197, 2, 64, "m"),
         example((1, 1, 1), 512, 300, 2, 128, "m"),
     ),
-    claims=claims(FLOPS),
+    claims=claims(FLOPS, masked=True),
     flops=FLOPS,
     source_dir=Path(__file__).parent,
 )

@@ -9,10 +9,10 @@ import numpy as np
 from lenet_trt.dims import axes, ceil_div
 from lenet_trt.kernel import Axis, Kernel, Tensor
 
-from ..attention.declaration import ON_TENSOR_CORES, SCALE, TILE_ROWS, TYPES, h
+from ..attention.declaration import ON_TENSOR_CORES, SCALE, TILE_ROWS, TYPES, claims, h
 from ..self_attention.declaration import (
     AXES,
-    CLAIMS,
+    CLAIMS_OF_FLOATS,
     EXAMPLES,
     FLOPS,
     REQUIRES,
@@ -69,7 +69,7 @@ KERNEL = Kernel(
     reference=reference,
     max_elements=2**40,
     examples=tuple(map(masked, EXAMPLES, ("whq", "", "hq", "wq", "whq", "h", "q", "hq", "hq", "", ""))),
-    claims=CLAIMS,
+    claims=(CLAIMS_OF_FLOATS, *claims(FLOPS, masked=True)),
     in_groups=IN_GROUPS & ON_TENSOR_CORES,
     flops=FLOPS,
     source_dir=Path(__file__).parent,

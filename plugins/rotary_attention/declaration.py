@@ -96,7 +96,7 @@ rotary = partial(
     outputs=(Tensor("y", (n, b, t, repeats, g, d), "T", "sums of the values, each times its share"),),
     types=TYPES[1:],
     max_elements=2**40,
-    claims=claims(FLOPS),
+    claims=claims(FLOPS, masked=True),
     in_groups=IN_GROUPS,
     flops=FLOPS,
 )

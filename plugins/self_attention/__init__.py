@@ -6,8 +6,20 @@ import numpy as np
 
 from lenet_trt.kernel import Kernel
 
-from ..attention.declaration import SCALE, TYPES
-from .declaration import AXES, CLAIMS, EXAMPLES, FLOPS, MANY_ROWS, REQUIRES, SHIFT, X, Y, attended_in_windows, variants
+from ..attention.declaration import SCALE, TYPES, claims
+from .declaration import (
+    AXES,
+    CLAIMS_OF_FLOATS,
+    EXAMPLES,
+    FLOPS,
+    MANY_ROWS,
+    REQUIRES,
+    SHIFT,
+    X,
+    Y,
+    attended_in_windows,
+    variants,
+)
 from .pattern import PATTERNS
 
 
@@ -30,7 +42,7 @@ KERNEL = Kernel(
     reference=reference,
     max_elements=2**40,
     examples=EXAMPLES,
-    claims=CLAIMS,
+    claims=(CLAIMS_OF_FLOATS, *claims(FLOPS, masked=False)),
     in_groups=MANY_ROWS,
     flops=FLOPS,
     source_dir=Path(__file__).parent,

@@ -10,7 +10,7 @@ import numpy as np
 from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, size_of
 from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Launch, Tensor, Variant
 
-from ..attention.declaration import CLAIMED, MOST_DEPTH, ON_TENSOR_CORES, attended, claims, d, h, of_tiles
+from ..attention.declaration import CLAIMED, MOST_DEPTH, ON_TENSOR_CORES, attended, d, h, of_tiles
 from ..attention.declaration import variants as of_separate_tensors
 from ..windows.declaration import IN_FLOATS, rows_in_groups
 
@@ -43,7 +43,7 @@ LEAST = 256  # for that variant: windows of an image have fewer, and there are m
 # Operations. The smallest in an engine that was faster were those of a Swin-T's last stage for one image, 7 million, in
 # fp32. In 16 bits small ones are taken in groups alone.
 ENOUGH = 5_000_000
-CLAIMS = (CLAIMED & IN_FLOATS & (FLOPS >= ENOUGH), *claims(FLOPS))
+CLAIMS_OF_FLOATS = CLAIMED & IN_FLOATS & (FLOPS >= ENOUGH)
 MANY_ROWS = rows_in_groups(windows * tokens, h * d) & ON_TENSOR_CORES
 EXAMPLES: tuple[Mapping[str, Any], ...] = (
     {"n": 1, "a": 1, "r": 1, "b": 1, "c": 1, "h": 1, "d": 16},
