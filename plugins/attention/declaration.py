@@ -18,6 +18,7 @@ keys = 64 - 32 * minimum(d // 112, 1)  # at a time
 THREADS = 128
 # What by_wgmma.cuh says.
 STAGES, KEYS_OF_STAGE, WARPGROUP = 5, 64, 128
+MOST_SHARED = 227 * 1024 - 112  # of a block of Hopper, for stages and queries
 TILE_ROWS = 128  # what arranged.cuh says
 # Where these were faster on an H200: results/printed/attention_half.txt of docs.
 QUERIES_OF_FEW, QUERIES_OF_LONG, QUERIES_OF_EACH = 128, 512, 160
@@ -33,7 +34,7 @@ SCALE = FloatAttribute("scale", (0.125,), "multiplies the scores")
 REQUIRES = (d <= MOST_DEPTH) & (t >= 1)
 # Products on tensor cores pay where these have many times the rate of the CUDA cores: on Hopper.
 ON_TENSOR_CORES = d.multiple_of(16)
-BY_WGMMA = d.multiple_of(8) & (d > 16) & (d <= 64)  # in 16 bits, without a mask
+BY_WGMMA = d.multiple_of(8) & (d > 16)  # in 16 bits, without a mask
 HOPPER = ARCHITECTURE.equals(90)
 CLAIMED = HOPPER & ON_TENSOR_CORES
 ENOUGH = 100_000_000  # operations
@@ -167,15 +168,22 @@ def of_tiles(
 
 
 def _by_wgmma(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...]) -> tuple[Variant, ...]:
-    """Make the variants of by_wgmma.cuh: with four warpgroups that multiply, or with two for few but long sequences.
+    """Make the variants of by_wgmma.cuh: with four warpgroups that multiply, or with two or three of more registers.
 
     They have no mask. A part is a head and up to ``rows`` of its queries.
     """
 
+    padded = ceil_div(d, 16) * 16
+    row = 2 * (padded + padded // 8)  # bytes
+    stage = 2 * KEYS_OF_STAGE * row
+
     def parts(rows: int) -> Dim:
         return ceil_div(queries, rows) * images * h
 
-    padded = ceil_div(d, 16) * 16
+    def shared_bytes(rows: int) -> Dim:
+        stages = minimum(STAGES, (MOST_SHARED - 2 * rows * row) // stage)
+        return (stage + 16) * stages + 2 * rows * row + 16
+
     enough = (2 * parts(256) > MULTIPROCESSORS) & (parts(256) * queries >= QUERIES_OF_EACH * MULTIPROCESSORS)
     return tuple(
         Variant(
@@ -184,7 +192,7 @@ def _by_wgmma(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...])
                 (minimum(parts(rows), MULTIPROCESSORS), 1, 1),
                 (2 * rows + WARPGROUP, 1, 1),
                 (images, *integers),
-                shared_bytes=4 * (STAGES * KEYS_OF_STAGE + rows) * (padded + padded // 8) + 16 * (STAGES + 1),
+                shared_bytes=shared_bytes(rows),
             ),
             f"wgmma, {rows} queries a block, and a warpgroup that loads",
             source="wgmma.cu",
@@ -192,8 +200,12 @@ def _by_wgmma(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...])
             min_sm=90,
             only_sm=True,
             types=("fp16", "bf16"),
-            when=BY_WGMMA,
+            when=BY_WGMMA & depths,
             prefer=prefer,
         )
-        for rows, prefer in ((256, (queries > QUERIES_OF_FEW) & enough), (128, queries >= QUERIES_OF_LONG))
+        for rows, depths, prefer in (
+            (256, d <= 64, (queries > QUERIES_OF_FEW) & enough),
+            (192, d > 64, None),
+            (128, d <= 128, queries >= QUERIES_OF_LONG),
+        )
     )

@@ -5,18 +5,19 @@
 #include "copies.cuh"
 #include "split_floats/stages.cuh"
 
-static_assert(sizeof(T) == 2 && kDepth % 8 == 0 && kDepth > 16 && kDepth <= 64);
 constexpr int kEight = 8, kKeys = 64;
 constexpr int kMultipliers = LAUNCH_THREADS / kRole - 1, kRows = 64 * kMultipliers;  // warpgroups, and their queries
-constexpr int kLoadRegisters = kMultipliers == 4 ? 32 : 40;                           // of a thread
+constexpr int kLoadRegisters = kMultipliers == 2 ? 40 : 32;                           // of a thread
+static_assert(sizeof(T) == 2 && kDepth % 8 == 0 && kDepth > 16 && kDepth <= (kMultipliers == 4 ? 64 : 128));
 // 8 rows of 8 numbers lie together, as products read them, and 16 bytes further the next 8 columns: lanes that copy a row have different banks.
 constexpr unsigned kNextColumns = kEight * kEight * sizeof(T) + 16, kNextRows = kPadded / kEight * kNextColumns, kPart = kKeys / kEight * kNextRows;
 
 // A ring of keys and values, and behind it the queries of two parts, each with a barrier that says when they are not needed any more.
 struct KeyPlan {
-  static constexpr int kStages = 5;
-  static constexpr unsigned kStageBytes = 2 * kPart;  // keys, values
-  static constexpr unsigned kQueries = kStages * (kStageBytes + 16), kQueryBytes = kRows / kEight * kNextRows;
+  static constexpr unsigned kStageBytes = 2 * kPart, kQueryBytes = kRows / kEight * kNextRows;  // keys and values
+  static constexpr int kStages = smaller(5, (kMostShared - 112 - 2 * kQueryBytes) / kStageBytes);
+  static_assert(kStages >= 2);
+  static constexpr unsigned kQueries = kStages * (kStageBytes + 16);
   static constexpr unsigned kFree = kQueries + 2 * kQueryBytes, kSharedBytes = kFree + 16;
 };
 constexpr int kReaders = 4 * kMultipliers;  // warps
@@ -44,7 +45,7 @@ __device__ __forceinline__ void clear_padding(unsigned char* shared) {
 // Begins to copy rows of a head from `first` on, and zeros behind the last one, by all threads of the warpgroup that loads.
 template <int kCount, typename Rows>
 __device__ __forceinline__ void begin_rows(unsigned to, const Rows& rows, const T* head, int first, int end) {
-  constexpr int kLanes = kDepth <= 32 ? 4 : 8, kAtOnce = kRole / kLanes;  // lanes that copy a row
+  constexpr int kLanes = kDepth <= 32 ? 4 : kDepth <= 64 ? 8 : 16, kAtOnce = kRole / kLanes;  // lanes that copy a row
   static_assert(kAtOnce % kEight == 0 && kCount % kAtOnce == 0);
   const int mine = threadIdx.x / kLanes, eight = threadIdx.x % kLanes;
   if (eight * kEight >= kDepth) return;

@@ -17,7 +17,6 @@
 
 constexpr int kLoadRegisters = 104;  // of a thread
 constexpr int kEights = kDepth / kEight;  // of a stage
-constexpr unsigned kMostShared = 227 * 1024;  // of a block of sm_90
 
 // kSplits blocks divide the channels of a tile.
 template <int kSplits_>

@@ -8,6 +8,7 @@
 
 constexpr int kRole = 128;  // threads of a warpgroup
 constexpr int kWgmmaThreads = 3 * kRole;
+constexpr unsigned kMostShared = 227 * 1024;  // of a block of sm_90
 
 // The number of this thread's warpgroup, in a register that all lanes share: what is computed with it are few instructions.
 __device__ __forceinline__ int warpgroup() { return __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kRole, 0); }

@@ -60,6 +60,10 @@ def check(
         ("attention", "wgmma128", NARROW),
         pytest.param("attention", "wgmma128", {**NARROW, "d": 24}, marks=pytest.mark.slow),
         pytest.param("self_attention", "wgmma256", {**WINDOWS, "d": 56}, marks=pytest.mark.slow),
+        ("attention", "wgmma128", {**NARROW, "d": 80}),
+        pytest.param("attention", "wgmma192", {**NARROW, "d": 72}, marks=pytest.mark.slow),
+        pytest.param("attention", "wgmma192", {**NARROW, "m": 300, "d": 128}, marks=pytest.mark.slow),
+        pytest.param("self_attention", "wgmma128", {**WINDOWS, "d": 128}, marks=pytest.mark.slow),
         (
             "masked_self_attention",
             "tiles",
