@@ -7,7 +7,22 @@ import numpy as np
 from lenet_trt.dims import axes
 from lenet_trt.kernel import INT32_MAX, Axis, Kernel
 
-from .declaration import AXES, REQUIRES, SCALE, TYPES, attended, claims, flops, h, m, t, tensors, variants
+from .declaration import (
+    AXES,
+    MOST_DEPTH,
+    REQUIRES,
+    SCALE,
+    TYPES,
+    attended,
+    claims,
+    d,
+    flops,
+    h,
+    m,
+    t,
+    tensors,
+    variants,
+)
 from .pattern import PATTERNS
 
 (n,) = axes("n")
@@ -28,7 +43,7 @@ KERNEL = Kernel(
     outputs=OUTPUTS,
     types=TYPES,
     attributes=(SCALE,),
-    requires=REQUIRES & (n * h * m <= INT32_MAX),
+    requires=REQUIRES & (d <= MOST_DEPTH) & (n * h * m <= INT32_MAX),
     variants=variants("attention", n, m, (m, t, h), masked=False),
     patterns=PATTERNS,
     reference=reference,

@@ -11,8 +11,8 @@ from lenet_trt.kernel.dims import Condition
 from ..softmax.declaration import softmax_of
 
 m, t, h, d = axes("m t h d")
-# What layer.cuh and by_tensor_cores.cuh say.
-MOST_DEPTH = 128
+# What by_wgmma.cuh and by_tensor_cores.cuh say.
+MOST_DEPTH, MOST_DEPTH_MASKED = 160, 128
 ROWS_OF_WARP = 16
 keys = 64 - 32 * minimum(d // 112, 1)  # at a time
 THREADS = 128
@@ -31,9 +31,9 @@ AXES = (
 )
 TYPES = float_types(fp32=3e-6)
 SCALE = FloatAttribute("scale", (0.125,), "multiplies the scores")
-REQUIRES = (d <= MOST_DEPTH) & (t >= 1)
+REQUIRES = t >= 1
 # Products on tensor cores pay where these have many times the rate of the CUDA cores: on Hopper.
-ON_TENSOR_CORES = d.multiple_of(16)
+ON_TENSOR_CORES = d.multiple_of(16) & (d <= MOST_DEPTH_MASKED)
 BY_WGMMA = d.multiple_of(8) & (d > 16)  # in 16 bits, without a mask
 HOPPER = ARCHITECTURE.equals(90)
 CLAIMED = HOPPER & ON_TENSOR_CORES
@@ -206,6 +206,6 @@ def _by_wgmma(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...])
         for rows, depths, prefer in (
             (256, d <= 64, (queries > QUERIES_OF_FEW) & enough),
             (192, d > 64, None),
-            (128, d <= 128, queries >= QUERIES_OF_LONG),
+            (128, d <= MOST_DEPTH, queries >= QUERIES_OF_LONG),
         )
     )

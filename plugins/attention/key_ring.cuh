@@ -8,7 +8,7 @@
 constexpr int kEight = 8, kKeys = 64;
 constexpr int kMultipliers = LAUNCH_THREADS / kRole - 1, kRows = 64 * kMultipliers;  // warpgroups, and their queries
 constexpr int kLoadRegisters = kMultipliers == 2 ? 40 : 32;                           // of a thread
-static_assert(sizeof(T) == 2 && kDepth % 8 == 0 && kDepth > 16 && kDepth <= (kMultipliers == 4 ? 64 : 128));
+static_assert(sizeof(T) == 2 && kDepth % 8 == 0 && kDepth > 16 && kDepth <= (kMultipliers == 4 ? 64 : 160));
 // 8 rows of 8 numbers lie together, as products read them, and 16 bytes further the next 8 columns: lanes that copy a row have different banks.
 constexpr unsigned kNextColumns = kEight * kEight * sizeof(T) + 16, kNextRows = kPadded / kEight * kNextColumns, kPart = kKeys / kEight * kNextRows;
 
@@ -54,6 +54,12 @@ __device__ __forceinline__ void begin_rows(unsigned to, const Rows& rows, const 
 #pragma unroll 4
   for (int i = 0; i < kCount; i += kAtOnce) {
     copy_async<16>(to + i / kEight * kNextRows, from.row(i) + eight * kEight, first + mine + i < end ? 16 : 0);
+    if constexpr (kDepth > kLanes * kEight) {
+      const bool inside = first + mine + i < end;
+      if ((eight + kLanes) * kEight < kDepth) {
+        copy_async<16>(to + i / kEight * kNextRows + kLanes * kNextColumns, from.row(i) + (eight + kLanes) * kEight, inside ? 16 : 0);
+      }
+    }
   }
 }
 

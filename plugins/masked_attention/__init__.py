@@ -9,11 +9,13 @@ from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Tensor
 
 from ..attention.declaration import (
     AXES,
+    MOST_DEPTH_MASKED,
     REQUIRES,
     SCALE,
     TYPES,
     attended,
     claims,
+    d,
     flops,
     h,
     m,
@@ -63,6 +65,7 @@ KERNEL = Kernel(
     types=TYPES,
     attributes=(SCALE,),
     requires=REQUIRES
+    & (d <= MOST_DEPTH_MASKED)
     & (n * h * m <= INT32_MAX)
     & ((mask_heads - 1) * (h - mask_heads)).equals(0)
     & ((mask_rows - 1) * (m - mask_rows)).equals(0),

@@ -9,7 +9,7 @@ import numpy as np
 from lenet_trt.dims import axes, ceil_div
 from lenet_trt.kernel import Axis, Kernel, Tensor
 
-from ..attention.declaration import ON_TENSOR_CORES, SCALE, TILE_ROWS, TYPES, claims, h
+from ..attention.declaration import MOST_DEPTH_MASKED, ON_TENSOR_CORES, SCALE, TILE_ROWS, TYPES, claims, d, h
 from ..self_attention.declaration import (
     AXES,
     CLAIMS_OF_FLOATS,
@@ -61,6 +61,7 @@ KERNEL = Kernel(
     types=TYPES,
     attributes=(SCALE, SHIFT),
     requires=REQUIRES
+    & (d <= MOST_DEPTH_MASKED)
     & ((mask_windows - 1) * (a * b - mask_windows)).equals(0)
     & ((mask_heads - 1) * (h - mask_heads)).equals(0)
     & ((mask_rows - 1) * (tokens - mask_rows)).equals(0),

@@ -11,7 +11,7 @@ import numpy as np
 from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, maximum, minimum
 from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Kernel, Tensor, Variant
 
-from ..attention.declaration import MOST_DEPTH, SCALE, TILE_ROWS, TYPES, attended, claims, d, of_tiles
+from ..attention.declaration import MOST_DEPTH_MASKED, SCALE, TILE_ROWS, TYPES, attended, claims, d, of_tiles
 from ..attention.declaration import variants as variants_of_attention
 from ..self_attention.declaration import divided
 from ..windows.declaration import IN_GROUPS
@@ -34,7 +34,7 @@ ATTRIBUTES = (
     SCALE,
     IntegerAttribute("repeats", 1, 64, (3, 1), "heads of queries that share a head of keys and values"),
 )
-REQUIRES = (d <= MOST_DEPTH) & d.multiple_of(16) & (n * b * heads * t <= INT32_MAX)
+REQUIRES = (d <= MOST_DEPTH_MASKED) & d.multiple_of(16) & (n * b * heads * t <= INT32_MAX)
 REQUIRES &= ((mask_heads - 1) * (heads - mask_heads)).equals(0) & ((mask_rows - 1) * (t - mask_rows)).equals(0)
 
 

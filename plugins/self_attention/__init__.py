@@ -6,7 +6,7 @@ import numpy as np
 
 from lenet_trt.kernel import Kernel
 
-from ..attention.declaration import SCALE, TYPES, claims
+from ..attention.declaration import MOST_DEPTH, SCALE, TYPES, claims, d
 from .declaration import (
     AXES,
     CLAIMS_OF_FLOATS,
@@ -36,7 +36,7 @@ KERNEL = Kernel(
     outputs=(Y,),
     types=TYPES,
     attributes=(SCALE, SHIFT),
-    requires=REQUIRES,
+    requires=REQUIRES & (d <= MOST_DEPTH),
     variants=variants("self_attention"),
     patterns=PATTERNS,
     reference=reference,

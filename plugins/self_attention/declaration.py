@@ -10,7 +10,7 @@ import numpy as np
 from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, size_of
 from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Launch, Tensor, Variant
 
-from ..attention.declaration import CLAIMED, MOST_DEPTH, ON_TENSOR_CORES, attended, d, h, of_tiles
+from ..attention.declaration import CLAIMED, ON_TENSOR_CORES, attended, d, h, of_tiles
 from ..attention.declaration import variants as of_separate_tensors
 from ..windows.declaration import IN_FLOATS, rows_in_groups
 
@@ -33,7 +33,7 @@ X = Tensor("x", (n, a, r, b, c, 3, h, d), "T", "queries, keys and values of each
 Y = Tensor("y", (n, a, r, b, c, h, d), "T", "sums of the values, each times its share")
 SHIFT = IntegerAttribute("shift", 0, 63, (0, 3), "rows and columns by which the windows of an image begin later")
 # A shift is less than a window, and the numbers of an image have indexes of 32 bits.
-REQUIRES = (d <= MOST_DEPTH) & (windows * h * tokens <= INT32_MAX) & (3 * a * b * tokens * h * d <= INT32_MAX)
+REQUIRES = (windows * h * tokens <= INT32_MAX) & (3 * a * b * tokens * h * d <= INT32_MAX)
 REQUIRES &= (shift <= r - 1) & (shift <= c - 1)
 # What divided_keys.cuh says: a warp has 32 keys at a time, in a part of shared memory of its own.
 WARPS, QUERIES, KEYS_OF_WARP = 8, 16, 32
