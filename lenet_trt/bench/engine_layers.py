@@ -151,7 +151,14 @@ def _patches(side: int, size: int, outputs: int, *, tokens: bool) -> SingleLayer
 
 
 def _attention(
-    title: str, queries: int, heads: int, depth: int, *, masked: bool, batches: Sequence[int]
+    title: str,
+    queries: int,
+    heads: int,
+    depth: int,
+    *,
+    masked: bool = False,
+    batches: Sequence[int] = (1, 32),
+    precisions: Sequence[str] = ("fp32", "fp16"),
 ) -> SingleLayer:
     """Make an attention whose heads lie side by side in a token, as a dense layer leaves them, with a mask or not."""
     swapped = "Transpose<perm = [0, 2, 1, 3]>"
@@ -165,6 +172,7 @@ def _attention(
         1,
         {"mask": (heads, queries, queries)} if masked else None,
         batches=batches,
+        precisions=precisions,
     )
 
 
@@ -317,9 +325,13 @@ LAYERS = (
     # Of ViT-Ti and Swin-T.
     _patches(224, 16, 192, tokens=True),
     _patches(224, 4, 96, tokens=False),
-    _attention("of 197 tokens, 3 heads of 64", 197, 3, 64, masked=False, batches=(1, 32)),
-    _attention("of 197 tokens, 12 heads of 64", 197, 12, 64, masked=False, batches=(1, 32)),
-    _attention("of 128 words, 4 heads of 64", 128, 4, 64, masked=False, batches=(1, 32)),
+    _attention("of 197 tokens, 3 heads of 64", 197, 3, 64),
+    _attention("of 197 tokens, 12 heads of 64", 197, 12, 64),
+    _attention("of 128 words, 4 heads of 64", 128, 4, 64),
+    # Of the U-Net of Stable Diffusion 1.5, for an image of 512x512, and of SigLIP.
+    _attention("of 4096 pixels, 8 heads of 40", 4096, 8, 40, batches=(1, 8), precisions=("fp16",)),
+    _attention("of 1024 pixels, 8 heads of 80", 1024, 8, 80, batches=(1, 8), precisions=("fp16",)),
+    _attention("of 729 patches, 16 heads of 72", 729, 16, 72, precisions=("fp16",)),
     # A Swin's windows: 64 an image in the first stage.
     _attention("of windows of 49, 3 heads of 32", 49, 3, 32, masked=True, batches=(64, 2048)),
     SingleLayer(

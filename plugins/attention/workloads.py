@@ -22,6 +22,11 @@ SIZES = (
     Rows("128 words, 32 texts", (32, 128, 128, 4, 64)),
     Rows("512 words, 8 texts", (8, 512, 512, 12, 64)),
     Rows("2048 words, 1 text", (1, 2048, 2048, 16, 128)),
+    # SigLIP, and Stable Diffusion 1.5: its pixels, and the words that these attend to.
+    Rows("729 patches, 32 images", (32, 729, 729, 16, 72)),
+    Rows("64x64 pixels, 1 image", (1, 4096, 4096, 8, 40)),
+    Rows("32x32 pixels, 8 images", (8, 1024, 1024, 8, 80)),
+    Rows("64x64 pixels and 77 words, 8 images", (8, 4096, 77, 8, 40)),
 )
 
 
