@@ -38,7 +38,7 @@ from lenet_trt.fuse.patch_merging import patches_of_slices, patches_of_squares
 from lenet_trt.fuse.products import einsum_as_matmul, products_of_matrices
 from lenet_trt.fuse.rms_norms import rms_norm
 from lenet_trt.fuse.shuffles import halves_of_channels, interleaved_concat, pixel_shuffle
-from lenet_trt.fuse.tokens import patches_as_tokens, tokens_as_maps
+from lenet_trt.fuse.tokens import convolution_of_tokens, patches_as_tokens, tokens_as_maps
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 Rule: TypeAlias = Callable[[WorkingGraph, WorkingNode], None]
@@ -85,6 +85,7 @@ REORDERINGS: tuple[Rule, ...] = (
     pixel_shuffle,
     patches_as_tokens,
     tokens_as_maps,
+    convolution_of_tokens,
     patches_of_slices,
     patches_of_squares,
 )

@@ -31,8 +31,9 @@ missing bias        zeros
 norm of channels    ``LayerNormalization`` between two ``Transpose``; see ``channel_norms.py``
 channel shuffle     one ``Concat`` of two tensors, whose halves are a ``Split``; see ``shuffles.py``
 pixel shuffle       ``DepthToSpace``, from opset 11 on; see ``shuffles.py`` too
-patches as tokens   ``Transpose(x, perm=[0, 2, 3, 1], fold=1)``: [n, k, h, w] becomes [n, h w, k]; see ``tokens.py``
-tokens as maps      ``Transpose(x, perm=[0, 3, 1, 2], unfold=1)``, behind a dense layer; see ``tokens.py`` too
+pixels as tokens    ``Transpose(x, perm=[0, 2, 3, 1], fold=1)``: [n, k, h, w] becomes [n, h w, k]; see ``tokens.py``
+tokens as maps      ``Transpose(x, perm=[0, 3, 1, 2], unfold=1)``, behind a dense layer; a 1x1 convolution of such maps
+                    is a dense layer before it; see ``tokens.py`` too
 merged patches      ``MergePatches(x)``: [n, h, w, c] becomes [n, h / 2, w / 2, 4 c]; see ``patch_merging.py``
 attention           one ``Add`` of a mask after the scaled scores; see ``attention.py``, also for masks of windows
 self-attention      of one tensor: ``SelfAttention(x, mask, scale=..., shift=...)``; see ``self_attention.py``

@@ -5,7 +5,8 @@ width along one axis, and ``Transpose`` brings the channels behind it: [n, k, h,
 form that is ``Transpose(x, perm=[0, 2, 3, 1], fold=1)``, whose result has height and width along one axis.
 
 Behind attention over pixels, as in Stable Diffusion, the tokens of a dense layer become maps again, and a residual is
-added: ``Reshape`` and ``Transpose``, in either order. That is ``Transpose(x, perm=[0, 3, 1, 2], unfold=1)``.
+added: ``Reshape`` and ``Transpose``, in either order. That is ``Transpose(x, perm=[0, 3, 1, 2], unfold=1)``. Where the
+layer is a 1x1 convolution of these maps, as in Stable Diffusion 1.5, it is a dense layer before the transposition.
 
 Source: what torch's exporters write for the vision transformers of torchvision and timm, and for diffusers.
 """
@@ -20,7 +21,7 @@ from lenet_trt.fuse.rewriting import replace_by_one
 from lenet_trt.fuse.working_copy import PartialShape, WorkingGraph, WorkingNode, count
 
 Size: TypeAlias = "int | str | None"
-_RANK = len(TO_CHANNELS_LAST)
+_RANK, _INPUTS = len(TO_CHANNELS_LAST), 3
 
 
 def patches_as_tokens(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -38,7 +39,22 @@ def patches_as_tokens(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 def _is_of_patches(node: WorkingNode) -> bool:
-    return node.is_op("Conv") and node.attributes.get("strides") == node.attributes.get("kernel_shape")
+    return node.is_op("Conv") and node.attributes.get("strides", [1, 1]) == node.attributes.get("kernel_shape")
+
+
+def convolution_of_tokens(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Exchange a 1x1 convolution with the ``Transpose`` of pixels to maps in front of it: it is a dense layer there."""
+    pointwise = node.is_op("Conv") and node.attributes == {"kernel_shape": [1, 1]} and len(node.inputs) == _INPUTS
+    transpose, weight = graph.producer(node.inputs[0]), graph.constants.get(node.inputs[1]) if pointwise else None
+    if weight is None or transpose is None or transpose.attributes.get("perm") != TO_CHANNELS_FIRST:
+        return
+    if not transpose.is_op("Transpose") or graph.only_consumer(transpose.outputs[0]) is None:
+        return
+    rows = graph.add_constant(f"{node.inputs[1]}.rows", weight.reshape(weight.shape[:2]))
+    between, origins = f"{node.outputs[0]}.pixels", transpose.origins | node.origins
+    first = WorkingNode("Gemm", [transpose.inputs[0], rows, node.inputs[2]], [between], {"transB": 1}, origins)
+    second = WorkingNode("Transpose", [between], list(node.outputs), transpose.attributes, origins)
+    graph.replace([transpose, node], [(transpose.slot, first), (node.slot, second)])
 
 
 def tokens_as_maps(graph: WorkingGraph, node: WorkingNode) -> None:

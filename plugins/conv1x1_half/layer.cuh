@@ -1,4 +1,4 @@
-// The 1x1 convolution that conv1x1_half and conv1x1_half_add are compiled for, in fp16 or bfloat16: a dense layer, whose rows are pixels.
+// The 1x1 convolution that conv1x1_half and its variants with sums and tokens are compiled for, in fp16 or bfloat16: a dense layer, whose rows are pixels.
 //
 // x [n, H, W, C], weights (w, packed: linear/packed.cuh), bias [K], y and other [n, H, W, K].
 #pragma once

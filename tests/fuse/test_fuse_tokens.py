@@ -1,4 +1,4 @@
-"""Tokens that become maps again: the layer behind attention over pixels, and the residual that is added to it."""
+"""Pixels that become tokens and maps again: the layers around attention over pixels, and the residual behind it."""
 
 from __future__ import annotations
 
@@ -51,6 +51,30 @@ class Turned(Block):
         return x + y
 
 
+class Pointwise(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Compute 1x1 convolutions on both sides of the tokens, and add the image, as Stable Diffusion 1.5 does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = (torch.nn.Conv2d(CHANNELS, CHANNELS, 1) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n, _, h, w = x.shape
+        tokens = self.tokens(self.inner(x)).sin()
+        return self.outer(tokens.reshape(n, h, w, CHANNELS).permute(0, 3, 1, 2)) + x
+
+    def tokens(self, maps: torch.Tensor) -> torch.Tensor:
+        n, _, h, w = maps.shape
+        return maps.permute(0, 2, 3, 1).reshape(n, h * w, CHANNELS)
+
+
+class Flattened(Pointwise):
+    """Flatten the image before the channels come last."""
+
+    def tokens(self, maps: torch.Tensor) -> torch.Tensor:
+        return maps.flatten(2).transpose(1, 2)
+
+
 class Sideways(Block):
     """Read the pixels as those of an image that lies on its side."""
 
@@ -84,6 +108,15 @@ def taken(model: onnx.ModelProto, plugin: str = NAME) -> Counter[str]:
 def test_the_layer_writes_maps_and_adds_the_residual(block: type[Block], opset: int) -> None:
     model = exported(block(), opset)
     assert taken(model) == taken(with_sizes(model, {"n": 2})) == {NAME: 1}
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize("block", [Pointwise, Flattened])
+def test_convolutions_of_pixels_write_and_read_tokens(block: type[Pointwise], opset: int) -> None:
+    model = exported(block(), opset)
+    for each in (model, with_sizes(model, {"n": 2})):
+        assert taken(each, "conv1x1_half_tokens") == {"conv1x1_half_tokens": 1}
+        assert taken(each) == {NAME: 1}
 
 
 @pytest.mark.parametrize("block", [Sideways, Gathered])

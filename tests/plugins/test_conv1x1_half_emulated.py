@@ -8,7 +8,7 @@ import pytest
 from kernel_on_cpu import disagreement_on_cpu, needs_gcc, unchanged
 from lenet_trt.kernel import registry
 
-PLAIN, ADDS = "conv1x1_half", "conv1x1_half_add"
+PLAIN, ADDS, TOKENS = "conv1x1_half", "conv1x1_half_add", "conv1x1_half_tokens"
 # Pixels and filters that fill no tile; several tiles a block; channels that do not fill the last chunk.
 FEW = {"n": 1, "c": 64, "h": 3, "w": 5, "k": 40}
 MANY = {"n": 2, "c": 96, "h": 10, "w": 13, "k": 136}
@@ -27,6 +27,8 @@ CASES = [
     (ADDS, "by4_wgmma", WIDE, "bf16", True),
     (ADDS, "by8_wgmma", WIDE, "fp16", True),
     (ADDS, "direct", PART, "fp16", False),
+    (TOKENS, "wgmma", PART, "fp16", False),
+    (TOKENS, "direct", FEW, "bf16", True),
 ]
 
 
