@@ -44,7 +44,7 @@ KERNEL = Kernel(
     types=TYPES,
     attributes=(SCALE,),
     requires=REQUIRES & (d <= MOST_DEPTH) & (n * h * m <= INT32_MAX),
-    variants=variants("attention", n, m, (m, t, h), masked=False),
+    variants=variants("attention", n, m, (m, t, h), keys=t),
     patterns=PATTERNS,
     reference=reference,
     max_elements=2**40,
@@ -58,7 +58,10 @@ KERNEL = Kernel(
         # Parts for every multiprocessor; and few, but long sequences.
         {"n": 33, "m": 162, "t": 50, "h": 4, "d": 32},
         {"n": 1, "m": 600, "t": 70, "h": 2, "d": 64},
+        # Heads of all widths by wgmma, and blocks of 192 queries.
         {"n": 2, "m": 523, "t": 77, "h": 3, "d": 40},
+        {"n": 3, "m": 523, "t": 300, "h": 2, "d": 72},
+        {"n": 21, "m": 570, "t": 130, "h": 7, "d": 128},
     ),
     claims=claims(FLOPS, masked=False),
     flops=FLOPS,

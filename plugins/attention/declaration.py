@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Dim, axes, ceil_div, maximum, minimum, product, size_of
+from lenet_trt.dims import (
+    ARCHITECTURE,
+    MULTIPROCESSORS,
+    Dim,
+    axes,
+    ceil_div,
+    maximum,
+    minimum,
+    product,
+    remainder,
+    size_of,
+)
 from lenet_trt.kernel import Axis, FloatAttribute, Launch, Tensor, Variant, float_types
 from lenet_trt.kernel.dims import Condition
 
@@ -14,14 +25,14 @@ m, t, h, d = axes("m t h d")
 # What by_wgmma.cuh and by_tensor_cores.cuh say.
 MOST_DEPTH, MOST_DEPTH_MASKED = 160, 128
 ROWS_OF_WARP = 16
-keys = 64 - 32 * minimum(d // 112, 1)  # at a time
+KEYS_AT_ONCE = 64 - 32 * minimum(d // 112, 1)
 THREADS = 128
 # What by_wgmma.cuh says.
 STAGES, KEYS_OF_STAGE, WARPGROUP = 5, 64, 128
 MOST_SHARED = 227 * 1024 - 112  # of a block of Hopper, for stages and queries
 TILE_ROWS = 128  # what arranged.cuh says
 # Where these were faster on an H200: results/printed/attention_half.txt of docs.
-QUERIES_OF_FEW, QUERIES_OF_LONG, QUERIES_OF_EACH = 128, 512, 160
+QUERIES_OF_FEW, QUERIES_OF_LONG, QUERIES_OF_EACH, KEYS_OF_WIDE = 128, 512, 160, 128
 
 AXES = (
     Axis("m", "queries of an image or a sequence"),
@@ -40,15 +51,14 @@ CLAIMED = HOPPER & ON_TENSOR_CORES
 ENOUGH = 100_000_000  # operations
 
 
-def many(queries: Dim, *, masked: bool) -> Condition:
-    """Return the sizes at which 128 queries a block were faster than 64, on an H200.
+def many(queries: Dim) -> Condition:
+    """Return the sizes at which 128 queries a block were faster than 64 by tensor.cu, on an H200.
 
-    Floats are split half as often so. In 16 bits nothing is split: heads of 33 to 64 elements favour 64 queries, and
-    with a mask larger ones, too.
+    Floats are split half as often so. In 16 bits nothing is split: heads of more than 32 elements favour 64 queries.
     """
     floats = size_of("T") // 4  # 1, or 0 in 16 bits
     long = minimum(queries - 384, 32 - d + 32 * floats)
-    wide = minimum(d - 65, floats - 1) if masked else d - 65
+    wide = minimum(d - 65, floats - 1)
     return (queries > 64) & (maximum(long, wide) >= 0)
 
 
@@ -89,11 +99,14 @@ def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, mask: np
 
 
 def variants(
-    kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...], *, masked: bool, heads: Dim = h
+    kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...], *, heads: Dim = h, keys: Dim | None = None
 ) -> tuple[Variant, ...]:
-    """Make the variants of a kernel for so many queries of each head of an image; ``integers``: of its launches."""
+    """Make the variants of a kernel for so many queries of each head of an image; ``integers``: of its launches.
+
+    ``keys``: those of a head, where there is no mask.
+    """
     return (
-        *(() if masked else _by_wgmma(kernel, images, queries, integers)),
+        *(() if keys is None else _by_wgmma(kernel, images, queries, keys, integers)),
         *(
             Variant(
                 f"tensor{rows}",
@@ -101,7 +114,7 @@ def variants(
                     (ceil_div(queries, rows) * images * heads, 1, 1),
                     (32 * rows // ROWS_OF_WARP, 1, 1),
                     integers,
-                    shared_bytes=(8 * keys + rows * size_of("T")) * (d + 8),
+                    shared_bytes=(8 * KEYS_AT_ONCE + rows * size_of("T")) * (d + 8),
                 ),
                 f"tensor cores, {rows} queries a block",
                 source="tensor.cu",
@@ -110,7 +123,7 @@ def variants(
                 when=ON_TENSOR_CORES,
                 prefer=prefer,
             )
-            for rows, prefer in ((128, many(queries, masked=masked)), (64, None))
+            for rows, prefer in ((128, many(queries)), (64, None))
         ),
         Variant(
             "rows",
@@ -167,12 +180,11 @@ def of_tiles(
     )
 
 
-def _by_wgmma(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...]) -> tuple[Variant, ...]:
+def _by_wgmma(kernel: str, images: Dim, queries: Dim, keys: Dim, integers: tuple[Dim, ...]) -> tuple[Variant, ...]:
     """Make the variants of by_wgmma.cuh: with four warpgroups that multiply, or with two or three of more registers.
 
     They have no mask. A part is a head and up to ``rows`` of its queries.
     """
-
     padded = ceil_div(d, 16) * 16
     row = 2 * (padded + padded // 8)  # bytes
     stage = 2 * KEYS_OF_STAGE * row
@@ -180,11 +192,20 @@ def _by_wgmma(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...])
     def parts(rows: int) -> Dim:
         return ceil_div(queries, rows) * images * h
 
+    def rounds(rows: int) -> Dim:
+        return ceil_div(parts(rows), MULTIPROCESSORS)
+
     def shared_bytes(rows: int) -> Dim:
         stages = minimum(STAGES, (MOST_SHARED - 2 * rows * row) // stage)
         return (stage + 16) * stages + 2 * rows * row + 16
 
     enough = (2 * parts(256) > MULTIPROCESSORS) & (parts(256) * queries >= QUERIES_OF_EACH * MULTIPROCESSORS)
+    # A block of 192 queries took up to 1.3 times as long as one of 128.
+    fewer = 5 * rounds(192) <= 4 * rounds(128)
+    # With few keys and queries in wide heads tensor.cu was faster; it has not all heads.
+    long, full = queries // QUERIES_OF_LONG, minimum(queries // QUERIES_OF_FEW, parts(128) // MULTIPROCESSORS)
+    wide = minimum(d // 65, maximum(keys // KEYS_OF_WIDE, full))
+    alone = remainder(d, 16) + d // (MOST_DEPTH_MASKED + 1)
     return tuple(
         Variant(
             f"wgmma{rows}",
@@ -205,7 +226,7 @@ def _by_wgmma(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...])
         )
         for rows, depths, prefer in (
             (256, d <= 64, (queries > QUERIES_OF_FEW) & enough),
-            (192, d > 64, None),
-            (128, d <= MOST_DEPTH, queries >= QUERIES_OF_LONG),
+            (192, (d > 64) & (d <= MOST_DEPTH_MASKED), fewer),
+            (128, d <= MOST_DEPTH, maximum(long, maximum(wide, alone)) >= 1),
         )
     )

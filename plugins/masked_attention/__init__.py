@@ -69,7 +69,7 @@ KERNEL = Kernel(
     & (n * h * m <= INT32_MAX)
     & ((mask_heads - 1) * (h - mask_heads)).equals(0)
     & ((mask_rows - 1) * (m - mask_rows)).equals(0),
-    variants=variants("masked_attention", n, m, (m, t, h, repeat, inner, mask_heads, mask_rows), masked=True),
+    variants=variants("masked_attention", n, m, (m, t, h, repeat, inner, mask_heads, mask_rows)),
     patterns=PATTERNS,
     reference=reference,
     max_elements=2**40,

@@ -78,7 +78,7 @@ def variants(kernel: str) -> tuple[Variant, ...]:
     return (
         divided(kernel, t, n * b * heads, INTEGERS),
         of_tiles(kernel, n * b, t, heads, g, mask_tiles, INTEGERS, TOKENS_OF_MANY, long),
-        *variants_of_attention(kernel, n * b, t, INTEGERS, masked=True, heads=heads),
+        *variants_of_attention(kernel, n * b, t, INTEGERS, heads=heads),
     )
 
 

@@ -57,7 +57,9 @@ EXAMPLES: tuple[Mapping[str, Any], ...] = (
     # Parts for every multiprocessor; and few, but long sequences.
     {"n": 33, "a": 1, "r": 162, "b": 1, "c": 1, "h": 4, "d": 32},
     {"n": 1, "a": 1, "r": 600, "b": 1, "c": 1, "h": 7, "d": 64},
+    # Heads of any eights, without a mask.
     {"n": 1, "a": 1, "r": 523, "b": 1, "c": 1, "h": 3, "d": 40},
+    {"n": 2, "a": 1, "r": 391, "b": 1, "c": 1, "h": 3, "d": 160},
 )
 
 
@@ -83,7 +85,7 @@ def variants(kernel: str, extras: tuple[Dim, ...] = (), *, mask_tiles: Dim | Non
     return (
         divided(kernel, tokens, windows * h, integers),
         *tiles,
-        *of_separate_tensors(kernel, windows, tokens, integers, masked=mask_tiles is not None),
+        *of_separate_tensors(kernel, windows, tokens, integers, keys=tokens if mask_tiles is None else None),
     )
 
 
