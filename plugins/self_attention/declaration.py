@@ -10,7 +10,7 @@ import numpy as np
 from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, size_of
 from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Launch, Tensor, Variant
 
-from ..attention.declaration import CLAIMED, ON_TENSOR_CORES, attended, d, h, of_tiles
+from ..attention.declaration import CLAIMED, attended, d, h, of_tiles
 from ..attention.declaration import variants as of_separate_tensors
 from ..windows.declaration import IN_FLOATS, rows_in_groups
 
@@ -44,7 +44,7 @@ LEAST = 256  # for that variant: windows of an image have fewer, and there are m
 # fp32. In 16 bits small ones are taken in groups alone.
 ENOUGH = 5_000_000
 CLAIMS_OF_FLOATS = CLAIMED & IN_FLOATS & (FLOPS >= ENOUGH)
-MANY_ROWS = rows_in_groups(windows * tokens, h * d) & ON_TENSOR_CORES
+MANY_ROWS = rows_in_groups(windows * tokens, h * d) & d.multiple_of(8) & (d >= 16)
 EXAMPLES: tuple[Mapping[str, Any], ...] = (
     {"n": 1, "a": 1, "r": 1, "b": 1, "c": 1, "h": 1, "d": 16},
     {"n": 2, "a": 1, "r": 70, "b": 1, "c": 1, "h": 3, "d": 32},
