@@ -10,7 +10,7 @@ as many outputs is two launches less and divides better among the multiprocessor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 import onnx
@@ -21,10 +21,13 @@ from lenet_trt.fuse.rotary_positions import source_of_layer
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 
-def with_joined_layers(model: onnx.ModelProto, graph: WorkingGraph) -> tuple[onnx.ModelProto, frozenset[str]]:
+def with_joined_layers(
+    model: onnx.ModelProto, graph: WorkingGraph, left: Set[str] = frozenset()
+) -> tuple[onnx.ModelProto, frozenset[str]]:
     """Return the model with these layers joined, and their queries, keys and values, which are slices now.
 
-    ``graph``: the model in the form in which attention is written in one way.
+    ``graph``: the model in the form in which attention is written in one way. ``left``: layers that give one of these
+    values are not joined.
     """
     uses = Uses(model.graph)
     insertions: list[Insertion] = []
@@ -34,10 +37,10 @@ def with_joined_layers(model: onnx.ModelProto, graph: WorkingGraph) -> tuple[onn
         layers = _layers_before(graph, node)
         if layers is None:
             continue
-        origins = frozenset().union(*(layer.origins for layer in layers))
-        if any(origins & other.origins for other in insertions):
-            continue
         outputs = [layer.outputs[0] for layer in layers]
+        origins = frozenset().union(*(layer.origins for layer in layers))
+        if not left.isdisjoint(outputs) or any(origins & other.origins for other in insertions):
+            continue
         first = min(max(layer.origins) for layer in layers)
         if uses.obstacle(origins, layers[0].inputs[:1], outputs, first):
             continue

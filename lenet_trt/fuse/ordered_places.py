@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TypeAlias
 
 import onnx
@@ -33,7 +33,7 @@ def places_in_order(
 
     It is the given model, or one whose pointwise convolutions are dense layers, where kernels are chosen for all of
     these; and one whose dense layers around attentions are joined, or have their rows in another order, where a kernel
-    takes every attention so.
+    takes the attention so.
 
     ``usual``: sizes of open axes at which ``claims_on`` says which kernels are chosen; the places are for all sizes.
     """
@@ -59,14 +59,23 @@ def places_in_order(
 def _around_attentions(
     model: onnx.ModelProto, plain: WorkingGraph, kernels: Sequence[Kernel], claims_on: Sequence[int] | None
 ) -> Found:
-    if any(pattern.any_row_order for kernel in kernels for pattern in kernel.patterns):
-        for changed, form, inside in _changed(model, plain):
-            places, refused = find_places(changed, kernels, claims_on, form)
-            taken = nodes_of(place for place in places if place.match.pattern.any_row_order)
-            # An attention that no kernel takes is slower there: wider rows are moved, or slices are copied.
-            if inside <= _values_of(changed, taken):
-                return changed, places, refused
-    return model, *find_places(model, kernels, claims_on, plain)
+    """Return the model with layers changed around the attentions that kernels take so, and what is found in it.
+
+    Around others they stay, since that is faster there: wider rows would be moved, or slices be copied.
+    """
+    in_any_order = any(pattern.any_row_order for kernel in kernels for pattern in kernel.patterns)
+    if not in_any_order or all(node.op_type != "Softmax" for node in model.graph.node):
+        return model, *find_places(model, kernels, claims_on, plain)
+    form = attention_form(model, plain)
+    left: frozenset[str] = frozenset()
+    while True:
+        changed, plain_changed, inside = _changed(model, plain, form, left)
+        places, refused = find_places(changed, kernels, claims_on, plain_changed)
+        taken = nodes_of(place for place in chosen(places) if place.match.pattern.any_row_order)
+        not_taken = inside - _values_of(changed, taken)
+        if not not_taken:
+            return changed, places, refused
+        left |= not_taken  # more each time: none of those left before is inside again
 
 
 def _values_of(model: onnx.ModelProto, nodes: Iterable[int]) -> frozenset[str]:
@@ -74,17 +83,16 @@ def _values_of(model: onnx.ModelProto, nodes: Iterable[int]) -> frozenset[str]:
 
 
 def _changed(
-    model: onnx.ModelProto, plain: WorkingGraph
-) -> Iterable[tuple[onnx.ModelProto, WorkingGraph | None, frozenset[str]]]:
-    """Yield models with other layers around attentions, their plain forms, and values that lie in the attentions."""
-    if all(node.op_type != "Softmax" for node in model.graph.node):
-        return
-    form = attention_form(model, plain)
-    joined, slices = with_joined_layers(model, form)
+    model: onnx.ModelProto, plain: WorkingGraph, form: WorkingGraph, left: Set[str]
+) -> tuple[onnx.ModelProto, WorkingGraph | None, frozenset[str]]:
+    """Return the model with other layers around attentions, its plain form if there is one, and values inside these.
+
+    ``form``: the model in the form in which attention is written in one way. ``left``: the values inside attentions
+    around which layers stay.
+    """
+    changed, slices = with_joined_layers(model, form, left)
     if slices:
-        of_joined = plain_form(joined)
-        reordered, moved = with_rows_in_order(joined, attention_form(joined, of_joined))
-        yield reordered, None if moved else of_joined, slices | moved
-    reordered, moved = with_rows_in_order(model, form)
-    if moved:
-        yield reordered, None, moved
+        plain = plain_form(changed)
+        form = attention_form(changed, plain)
+    changed, moved = with_rows_in_order(changed, form, left)
+    return changed, None if moved else plain, slices | moved

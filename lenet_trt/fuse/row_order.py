@@ -10,7 +10,7 @@ transpositions that bring tokens first. A kernel that takes rows in these orders
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,16 +37,18 @@ class _Layer:
         return self.node.origins.union(*(node.origins for node in self.movement))
 
 
-def with_rows_in_order(model: onnx.ModelProto, graph: WorkingGraph) -> tuple[onnx.ModelProto, frozenset[str]]:
+def with_rows_in_order(
+    model: onnx.ModelProto, graph: WorkingGraph, left: Set[str] = frozenset()
+) -> tuple[onnx.ModelProto, frozenset[str]]:
     """Return the model with layers and movement exchanged, and for each attention the value that the movement gives.
 
-    ``graph``: the model in the form in which attention is written in one way.
+    ``graph``: the model in the form in which attention is written in one way. ``left``: layers that give one of these
+    values to an attention stay.
     """
-    if not any(True for _ in _around_attentions(graph)):
-        return model, frozenset()
     change = _Change(model, graph)
-    moved = [before.target for before, after in _around_attentions(graph) if change.exchange(before, after)]
-    return change.result(), frozenset(moved)
+    pairs = [(before, after) for before, after in _around_attentions(graph) if before.target not in left]
+    moved = frozenset(before.target for before, after in pairs if change.exchange(before, after))
+    return (change.result() if moved else model), moved
 
 
 def _around_attentions(graph: WorkingGraph) -> Iterable[tuple[_Layer, _Layer]]:

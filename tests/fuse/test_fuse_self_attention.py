@@ -153,20 +153,22 @@ def test_a_mask_of_each_image() -> None:
 class TokensFirst(torch.nn.Module):  # type: ignore[misc, name-defined]
     """Write self-attention as torch.nn.MultiheadAttention does: tokens first, images and heads in one axis."""
 
-    def __init__(self, batch_first: bool) -> None:
+    def __init__(self, batch_first: bool, heads: int = HEADS, width: int = WIDTH) -> None:
         super().__init__()
-        self.qkv = torch.nn.Linear(WIDTH, 3 * WIDTH)
-        self.out = torch.nn.Linear(WIDTH, WIDTH)
+        self.qkv = torch.nn.Linear(width, 3 * width)
+        self.out = torch.nn.Linear(width, width)
         self.batch_first = batch_first
+        self.heads, self.width = heads, width
 
     def forward(self, x: Any) -> Any:
         first = x.transpose(0, 1) if self.batch_first else x
         tokens, images = first.shape[:2]
-        parts = self.qkv(first).view(tokens, images, 3, WIDTH).unsqueeze(0).transpose(0, -2).squeeze(-2)
-        q, k, v = (parts[i].reshape(tokens, images * HEADS, DEPTH).transpose(0, 1) for i in range(3))
-        q, k, v = (each.view(images, HEADS, tokens, DEPTH) for each in (q, k, v))
-        y = (q * DEPTH**-0.5 @ k.transpose(-2, -1)).softmax(-1) @ v
-        y = self.out(y.permute(2, 0, 1, 3).reshape(tokens * images, WIDTH)).view(tokens, images, WIDTH)
+        depth = self.width // self.heads
+        parts = self.qkv(first).view(tokens, images, 3, self.width).unsqueeze(0).transpose(0, -2).squeeze(-2)
+        q, k, v = (parts[i].reshape(tokens, images * self.heads, depth).transpose(0, 1) for i in range(3))
+        q, k, v = (each.view(images, self.heads, tokens, depth) for each in (q, k, v))
+        y = (q * depth**-0.5 @ k.transpose(-2, -1)).softmax(-1) @ v
+        y = self.out(y.permute(2, 0, 1, 3).reshape(tokens * images, self.width)).view(tokens, images, self.width)
         return x + (y.transpose(0, 1) if self.batch_first else y)
 
 
@@ -279,6 +281,20 @@ def test_layers_stay_where_no_kernel_takes_the_attention() -> None:
     kept = {node.name for node in model.graph.node if node.op_type in ("MatMul", "Slice", "Concat")}
     assert len(kept & {node.name for node in fused.graph.node}) >= 8
     assert not any("self" in name for name in plugin_nodes(fuse(model, "auto", [90]).model).values())  # it is small
+
+
+@pytest.mark.parametrize("heads", [(1, 21), (21, 1)], ids=str)
+def test_only_layers_stay_whose_attention_no_kernel_takes(heads: tuple[int, int]) -> None:
+    width = 168  # one head of so many numbers is wider than those that kernels take
+    network = torch.nn.Sequential(*(TokensFirst(batch_first=True, heads=count, width=width) for count in heads))
+    model = exported(network, 17, (4, width), batch=TOKENS)
+    assert len(in_order(model)[1]) == 2
+    left = operators(model)
+    assert left.count("self_attention") == 1
+    kept = {node.name for node in fuse(model, PLAIN).model.graph.node if node.op_type in ("MatMul", "Gemm")}
+    for index, count in enumerate(heads):
+        layers = {f"/{index}/qkv/MatMul", f"/{index}/out/Gemm"}
+        assert (layers <= kept) == (count == 1), kept
 
 
 def test_what_else_is_read_stays() -> None:
