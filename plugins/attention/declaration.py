@@ -29,7 +29,7 @@ KEYS_AT_ONCE = 64 - 32 * minimum(d // 112, 1)
 THREADS = 128
 # What by_wgmma.cuh says.
 STAGES, KEYS_OF_STAGE, WARPGROUP = 5, 64, 128
-MOST_SHARED = 227 * 1024 - 112  # of a block of Hopper, for stages and queries
+SHARED_LIMIT = 227 * 1024 - 16 * (STAGES + 1)  # of a block of Hopper, without the barriers
 TILE_ROWS = 128  # what arranged.cuh says
 # Where these were faster on an H200: results/printed/attention_half.txt of docs.
 QUERIES_OF_FEW, QUERIES_OF_LONG, QUERIES_OF_EACH, KEYS_OF_WIDE = 128, 512, 160, 128
@@ -196,7 +196,7 @@ def _by_wgmma(kernel: str, images: Dim, queries: Dim, keys: Dim, integers: tuple
         return ceil_div(parts(rows), MULTIPROCESSORS)
 
     def shared_bytes(rows: int) -> Dim:
-        stages = minimum(STAGES, (MOST_SHARED - 2 * rows * row) // stage)
+        stages = minimum(STAGES, (SHARED_LIMIT - 2 * rows * row) // stage)
         return (stage + 16) * stages + 2 * rows * row + 16
 
     enough = (2 * parts(256) > MULTIPROCESSORS) & (parts(256) * queries >= QUERIES_OF_EACH * MULTIPROCESSORS)

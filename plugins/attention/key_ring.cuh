@@ -12,10 +12,12 @@ static_assert(sizeof(T) == 2 && kDepth % 8 == 0 && kDepth > 16 && kDepth <= (kMu
 // 8 rows of 8 numbers lie together, as products read them, and 16 bytes further the next 8 columns: lanes that copy a row have different banks.
 constexpr unsigned kNextColumns = kEight * kEight * sizeof(T) + 16, kNextRows = kPadded / kEight * kNextColumns, kPart = kKeys / kEight * kNextRows;
 
-// A ring of keys and values, and behind it the queries of two parts, each with a barrier that says when they are not needed any more.
+// A ring of keys and values, of as many stages as fit, and behind it the queries of two parts, each with a barrier that says when they are not needed
+// any more.
 struct KeyPlan {
   static constexpr unsigned kStageBytes = 2 * kPart, kQueryBytes = kRows / kEight * kNextRows;  // keys and values
-  static constexpr int kStages = smaller(5, (kMostShared - 112 - 2 * kQueryBytes) / kStageBytes);
+  static constexpr int kMostStages = 5, kBarrierBytes = 16 * (kMostStages + 1);
+  static constexpr int kStages = smaller(kMostStages, (kMostShared - kBarrierBytes - 2 * kQueryBytes) / kStageBytes);
   static_assert(kStages >= 2);
   static constexpr unsigned kQueries = kStages * (kStageBytes + 16);
   static constexpr unsigned kFree = kQueries + 2 * kQueryBytes, kSharedBytes = kFree + 16;
