@@ -41,7 +41,12 @@ KERNEL = Kernel(
     patterns=PATTERNS,
     reference=reference,
     max_elements=2**40,
-    examples=EXAMPLES,
+    examples=(
+        *EXAMPLES,
+        # Heads of any eights, by wgmma.
+        {"n": 1, "a": 1, "r": 523, "b": 1, "c": 1, "h": 3, "d": 40},
+        {"n": 2, "a": 1, "r": 391, "b": 1, "c": 1, "h": 3, "d": 160},
+    ),
     claims=(CLAIMS_OF_FLOATS, *claims(FLOPS, masked=False)),
     in_groups=MANY_ROWS,
     flops=FLOPS,

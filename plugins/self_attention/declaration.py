@@ -57,9 +57,6 @@ EXAMPLES: tuple[Mapping[str, Any], ...] = (
     # Parts for every multiprocessor; and few, but long sequences.
     {"n": 33, "a": 1, "r": 162, "b": 1, "c": 1, "h": 4, "d": 32},
     {"n": 1, "a": 1, "r": 600, "b": 1, "c": 1, "h": 7, "d": 64},
-    # Heads of any eights, without a mask.
-    {"n": 1, "a": 1, "r": 523, "b": 1, "c": 1, "h": 3, "d": 40},
-    {"n": 2, "a": 1, "r": 391, "b": 1, "c": 1, "h": 3, "d": 160},
 )
 
 
