@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.files import is_special, report_stream, write_atomic
+from lenet_trt.files import is_special, report_stream
 from lenet_trt.fuse.stage import CHOICES_HELP, fuse
 from lenet_trt.onnx_model.plugin_nodes import Refusal, made_by_fuse, plugin_nodes, record, refuse_copy
 from lenet_trt.options import add_sizes, sizes_from_text
-from lenet_trt.overwrite import add_overwrite, guard
+from lenet_trt.overwrite import Mark, add_overwrite, beside, guard
 from lenet_trt.schema import json_text
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Fuse one file; print what was replaced and the path written."""
     from lenet_trt.onnx_model.fixed_axes import batch_sizes, with_sizes
+    from lenet_trt.onnx_model.large import is_large, weights_path, write_model
     from lenet_trt.onnx_model.profiles import axes_text, inputs_of, parse_batch
     from lenet_trt.onnx_model.read import load_model, model_files
     from lenet_trt.tensorrt.library.targets import targets_for
@@ -97,7 +98,7 @@ def command(arguments: argparse.Namespace) -> int:
         raise UsageError("--tuned gives choices to embedded kernels: add --embed, or leave --tuned out")
     source: Path = arguments.model
     sizes = sizes_from_text(arguments.sizes)
-    given = load_model(source)
+    given = load_model(source, large=True)
     refuse_copy(given, str(source))
     model = with_sizes(given, sizes, arguments.batch)
     usual: dict[str, int] = {}
@@ -115,12 +116,14 @@ def command(arguments: argparse.Namespace) -> int:
         model = _half(model, source)
     output = arguments.output or source.with_name(f"{source.stem}{'.fp16' * arguments.fp16}.fused.onnx")
     copy = output.with_suffix(".trt.onnx")
-    if arguments.embed and is_special(output):
-        raise UsageError(
-            f"-o {output}: that is a device or a FIFO, and --embed writes a second file beside it: name a file"
-        )
-    outputs = [output, copy] if arguments.embed else [output]
-    guard(dict.fromkeys(outputs, made_by_fuse), model_files(source), arguments.overwrite)
+    large = is_large(model)
+    if (arguments.embed or large) and is_special(output):
+        why = "--embed writes a second file" if arguments.embed else "weights of more than 2 GB are written"
+        raise UsageError(f"-o {output}: that is a device or a FIFO, and {why} beside it: name a file")
+    outputs: dict[Path, Mark] = dict.fromkeys([output, copy] if arguments.embed else [output], made_by_fuse)
+    if large:
+        outputs |= {weights_path(path): beside(path, mark) for path, mark in outputs.items()}
+    guard(outputs, model_files(source), arguments.overwrite)
     fused = fuse(model, arguments.plugins, _architectures(arguments.sm), usual)
     record(fused.model, ())  # the mark of this command, where no kernel was taken
     if not arguments.json:
@@ -133,10 +136,10 @@ def command(arguments: argparse.Namespace) -> int:
         )
     embedded = _embedded(fused.model, arguments.sm, arguments.nvrtc, arguments.tuned) if arguments.embed else None
     told = report_stream(output)
-    write_atomic(output, fused.model.SerializeToString())
+    write_model(output, fused.model)
     tuned = {} if embedded is None else _tuned(embedded)
     if embedded is not None:
-        write_atomic(copy, embedded.SerializeToString())
+        write_model(copy, embedded)
     if arguments.json:
         answer = {
             "output": str(output),

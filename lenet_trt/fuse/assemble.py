@@ -21,6 +21,7 @@ from lenet_trt.fuse.working_copy import attribute_protos
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.shapes import Shape
 from lenet_trt.onnx_model.inferred import declared_types, inferred, note
+from lenet_trt.onnx_model.large import check_model
 from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement, record
 
 
@@ -64,7 +65,7 @@ def assembled(
     types = _kept_types(model, insertions, usable)
     note(result.graph, {name: kind for name, kind in types.items() if name in present})
     record(result, records)
-    onnx.checker.check_model(result)
+    check_model(result)
     return result, records, refusals
 
 

@@ -18,8 +18,6 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from lenet_trt.errors import LenetTrtError
 
-# A serialized model has to stay below this, with its weights in it: protobuf's limit, and that of TensorRT's parser.
-MOST_BYTES = (2 << 30) - 1
 _BITS = {
     kind: bits
     for names, bits in ((("UINT4", "INT4", "FLOAT4E2M1"), 4), (("UINT2", "INT2"), 2))
@@ -43,15 +41,9 @@ def external_pieces(model: ModelProto, path: Path) -> list[ExternalPiece]:
 
     Raises:
         LenetTrtError: a file outside the model's folder, or none; a part that is not in the file, or not of the
-            tensor's size; more in all than a model can have. Says which tensor.
+            tensor's size. Says which tensor.
     """
-    pieces = [_piece(tensor, path) for tensor in tensors_of(model) if tensor.data_location == TensorProto.EXTERNAL]
-    if (whole := sum(piece.size_bytes for piece in pieces)) > MOST_BYTES:
-        raise LenetTrtError(
-            f"{path} has weights of {whole:,} bytes; a model has at most {MOST_BYTES:,}: "
-            "export it in fp16, which has half of them, or split it"
-        )
-    return pieces
+    return [_piece(tensor, path) for tensor in tensors_of(model) if tensor.data_location == TensorProto.EXTERNAL]
 
 
 def _piece(tensor: TensorProto, path: Path) -> ExternalPiece:

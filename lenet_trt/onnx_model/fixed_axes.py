@@ -11,6 +11,7 @@ from onnx import GraphProto, ModelProto, ValueInfoProto
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.shapes import Shape
 from lenet_trt.onnx_model.inferred import inferred
+from lenet_trt.onnx_model.large import check_model
 from lenet_trt.onnx_model.profiles import Axes, axes_of, axes_text, inputs_of
 from lenet_trt.onnx_model.shapes import known, node_name
 
@@ -39,7 +40,7 @@ def with_sizes(
     _check_options(inputs, sizes, batch, shapes)
     try:
         fixed = _fixed(model, sizes)
-        onnx.checker.check_model(fixed, full_check=True)
+        check_model(fixed, full_check=True)
         _check_reshapes(fixed)
     except (LenetTrtError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError) as error:
         raise UsageError(

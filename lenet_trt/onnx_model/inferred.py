@@ -44,7 +44,7 @@ def inferred(model: onnx.ModelProto, others: Others | None = None) -> onnx.Model
     Raises:
         onnx.shape_inference.InferenceError: the model contradicts itself.
     """
-    known = onnx.shape_inference.infer_shapes(_without_large_weights(model), data_prop=True)
+    known = onnx.shape_inference.infer_shapes(without_large_weights(model), data_prop=True)
     note(known.graph, _Inference(known, others).found())
     return known
 
@@ -55,7 +55,7 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     Raises:
         onnx.shape_inference.InferenceError: the model contradicts itself.
     """
-    known = onnx.shape_inference.infer_shapes(_without_large_weights(model)).graph
+    known = onnx.shape_inference.infer_shapes(without_large_weights(model)).graph
     copied = onnx.ModelProto()
     copied.CopyFrom(model)
     weights = {tensor.name for tensor in copied.graph.initializer}
@@ -66,7 +66,7 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     return copied
 
 
-def _without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+def without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy that has of each large tensor of floats its type and shape alone."""
     light = onnx.ModelProto(ir_version=model.ir_version, functions=model.functions, opset_import=model.opset_import)
     graph = model.graph
@@ -74,11 +74,16 @@ def _without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     for kept in ("node", "input", "output", "value_info", "sparse_initializer"):
         getattr(light.graph, kept).extend(getattr(graph, kept))
     for tensor in graph.initializer:
-        if tensor.data_type in _FLOATS and math.prod(tensor.dims) > MOST_ELEMENTS:
+        if is_large_weight(tensor):
             light.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
         else:
             light.graph.initializer.append(tensor)
     return light
+
+
+def is_large_weight(tensor: onnx.TensorProto) -> bool:
+    """Return whether a tensor is of floats, and so large that no shape is computed from it."""
+    return tensor.data_type in _FLOATS and math.prod(tensor.dims) > MOST_ELEMENTS
 
 
 def declared_types(graph: onnx.GraphProto) -> dict[str, onnx.TypeProto]:

@@ -19,6 +19,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.onnx_model.inferred import with_inferred_types
+from lenet_trt.onnx_model.large import check_model
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 from lenet_trt.onnx_model.plugin_nodes import holds_kernel, plugin_nodes
 
@@ -67,7 +68,7 @@ def convert(model: ModelProto, precision: str) -> ModelProto:
         converted = _sorted(half)
         if precision == "bf16":
             converted = _bfloat16(converted, model)
-        onnx.checker.check_model(converted, full_check=True)
+        check_model(converted, full_check=True)
     except (ValueError, RuntimeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise LenetTrtError(
             f"this model cannot be converted to {precision}: {error}: convert it yourself "

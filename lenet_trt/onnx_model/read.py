@@ -19,6 +19,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import check_can_read, sha256_bytes, sha256_file
 from lenet_trt.kernel.registry import kernel
 from lenet_trt.onnx_model.external import ExternalPiece, external_pieces
+from lenet_trt.onnx_model.large import check_model, refuse_large
 from lenet_trt.onnx_model.plugin_nodes import OPERATOR, plugin_nodes
 from lenet_trt.onnx_model.profiles import Profile, axes_of, inputs_of
 from lenet_trt.onnx_model.quantization import in_float8
@@ -51,18 +52,22 @@ WANTED_MODEL = "an ONNX file"
 _LFS_POINTER = b"version https://git-lfs"
 
 
-def load_model(path: Path) -> ModelProto:
+def load_model(path: Path, *, large: bool = False) -> ModelProto:
     """Read and check a model, external weights included.
 
+    ``large``: it may have more weights than one file can have, as those who use ``large.py`` can take.
+
     Raises:
-        LenetTrtError: not there, not ONNX, or not valid ONNX; says which and where.
+        LenetTrtError: not there, not ONNX, or not valid ONNX; says which and where. Too large.
     """
     model = _structure(path)
-    external_pieces(model, path)
+    pieces = external_pieces(model, path)
+    if not large:
+        refuse_large(path, sum(piece.size_bytes for piece in pieces))
     try:
         onnx.load_external_data_for_model(model, str(path.parent))
         # Operators of domains that ONNX does not know (plugins) pass; shapes that contradict do not.
-        onnx.checker.check_model(model, full_check=True)
+        check_model(model, full_check=True)
     except OSError as error:
         raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError) as error:

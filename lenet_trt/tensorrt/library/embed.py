@@ -23,6 +23,7 @@ from lenet_trt.kernel.saturate import is_quantized
 from lenet_trt.kernel.shapes import UNKNOWN, Shape
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.onnx_model.inferred import Types, declared_types, inferred, note
+from lenet_trt.onnx_model.large import check_model
 from lenet_trt.onnx_model.plugin_nodes import LIBRARY_DOMAIN, OPERATOR, holds_kernel
 from lenet_trt.onnx_model.precision import constants
 from lenet_trt.onnx_model.quantization import write_zero_points
@@ -82,7 +83,7 @@ def embedded(
     result.functions.extend(others)
     _for_onnx_runtime(result, values)
     _for_older_parsers(result)
-    onnx.checker.check_model(result)
+    check_model(result)
     return result
 
 
