@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from lenet_trt.dims import (
-    ARCHITECTURE,
     MULTIPROCESSORS,
     Dim,
     axes,
@@ -19,6 +18,7 @@ from lenet_trt.dims import (
 from lenet_trt.kernel import Axis, FloatAttribute, Launch, Tensor, Variant, float_types
 from lenet_trt.kernel.dims import Condition
 
+from ..linear.declaration import HOPPER
 from ..softmax.declaration import softmax_of
 
 m, t, h, d = axes("m t h d")
@@ -46,7 +46,6 @@ REQUIRES = t >= 1
 # Products on tensor cores pay where these have many times the rate of the CUDA cores: on Hopper.
 ON_TENSOR_CORES = d.multiple_of(16) & (d <= MOST_DEPTH_MASKED)
 BY_WGMMA = d.multiple_of(8) & (d > 16)  # in 16 bits, without a mask
-HOPPER = ARCHITECTURE.equals(90)
 CLAIMED = HOPPER & ON_TENSOR_CORES
 ENOUGH = 100_000_000  # operations
 

@@ -1,14 +1,13 @@
 """Declare ``conv1x1_half_tokens``: the convolution of ``conv1x1_half``, and the transposition to tokens behind it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lenet_trt.kernel import Kernel, Tensor
-from lenet_trt.kernel.shapes import Shape
-from lenet_trt.pattern import Pattern, Views
+from lenet_trt.pattern import Pattern
 
 from ..channels_last.declaration import X
 from ..conv1x1_half.declaration import (
@@ -25,12 +24,12 @@ from ..conv1x1_half.declaration import (
     variants,
 )
 from ..linear.declaration import HOPPER
+from ..patch_embedding.pattern import CHANNELS_LAST, one_axis
 from ..pointwise.declaration import k
 from ..pointwise.declaration import reference as convolution
 from ..windows.declaration import h, n, w
 
 NAME = "conv1x1_half_tokens"
-TO_CHANNELS_LAST = [0, 2, 3, 1]
 
 
 def reference(x: np.ndarray, weights: np.ndarray, bias: np.ndarray, *, activation: str) -> np.ndarray:
@@ -42,14 +41,9 @@ def nodes(**more: int) -> Callable[..., Any]:
     """Return the convolution, and a transposition."""
 
     def graph(op: Any, x: Any, w: Any, bias: Any) -> Any:
-        return op.Transpose(op.Conv(x, w, bias, kernel_shape=[1, 1]), perm=TO_CHANNELS_LAST, **more)
+        return op.Transpose(op.Conv(x, w, bias, kernel_shape=[1, 1]), perm=CHANNELS_LAST, **more)
 
     return graph
-
-
-def one_axis(shapes: Mapping[str, Shape]) -> Views:
-    """Say that ONNX has all pixels of an image along one axis of y."""
-    return Views(inputs={}, outputs={"y": shapes["y"]})
 
 
 KERNEL = Kernel(

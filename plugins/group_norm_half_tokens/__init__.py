@@ -14,10 +14,10 @@ from ..group_norm.declaration import WEIGHTS, c, n
 from ..group_norm.declaration import reference as norm
 from ..group_norm.pattern import in_onnx, in_rows, one_node
 from ..group_norm_half.declaration import X, norm_of_maps, variants
+from ..patch_embedding.pattern import CHANNELS_LAST
 from ..windows.declaration import h, w
 
 NAME = "group_norm_half_tokens"
-TO_CHANNELS_LAST = [0, 2, 3, 1]
 
 
 def reference(
@@ -36,8 +36,8 @@ def views(shapes: Mapping[str, Shape]) -> Views | str:
 def patterns() -> Iterator[Pattern]:
     """Yield the pattern of pixels, of those of an image along one axis, and of a sequence."""
     ways: tuple[dict[str, Any], ...] = (
-        {"perm": TO_CHANNELS_LAST},
-        {"perm": TO_CHANNELS_LAST, "fold": 1},
+        {"perm": CHANNELS_LAST},
+        {"perm": CHANNELS_LAST, "fold": 1},
         {"perm": [0, 2, 1]},
     )
     for way in ways:
@@ -55,7 +55,7 @@ def nodes(**way: Any) -> Callable[..., Any]:
 
 def body(op: Any, x: Any, scale: Any, bias: Any, group: Any, epsilon: Any) -> Any:
     """The same of an image with two axes, with nodes of any opset."""
-    return op.Transpose(in_onnx(image_axes=2)(op, x, scale, bias, group, epsilon), perm=TO_CHANNELS_LAST)
+    return op.Transpose(in_onnx(image_axes=2)(op, x, scale, bias, group, epsilon), perm=CHANNELS_LAST)
 
 
 KERNEL = norm_of_maps(

@@ -28,7 +28,7 @@ def _patches(op: Any, x: Any, w: Any, bias: Any, size: Any) -> Any:
 
 
 def one_axis(shapes: Mapping[str, Shape]) -> Views:
-    """Say that ONNX has all patches of an image along one axis of y."""
+    """Say that ONNX has all patches or pixels of an image along one axis of y."""
     return Views(inputs={}, outputs={"y": shapes["y"]})
 
 
