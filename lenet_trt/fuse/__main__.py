@@ -116,12 +116,11 @@ def command(arguments: argparse.Namespace) -> int:
         model = _half(model, source)
     output = arguments.output or source.with_name(f"{source.stem}{'.fp16' * arguments.fp16}.fused.onnx")
     copy = output.with_suffix(".trt.onnx")
-    large = is_large(model)
-    if (arguments.embed or large) and is_special(output):
+    if is_special(output) and (arguments.embed or is_large(model)):
         why = "--embed writes a second file" if arguments.embed else "weights of more than 2 GB are written"
         raise UsageError(f"-o {output}: that is a device or a FIFO, and {why} beside it: name a file")
     outputs: dict[Path, Mark] = dict.fromkeys([output, copy] if arguments.embed else [output], made_by_fuse)
-    if large:
+    if not is_special(output):  # packed weights may be more than those of the model
         outputs |= {weights_path(path): beside(path, mark) for path, mark in outputs.items()}
     guard(outputs, model_files(source), arguments.overwrite)
     fused = fuse(model, arguments.plugins, _architectures(arguments.sm), usual)

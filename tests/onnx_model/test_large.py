@@ -17,7 +17,7 @@ from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.read import load_model
 
 LAYERS, WIDTH, ROWS = 4, 96, 200
-SOME_WEIGHTS = 3 * 2 * WIDTH * WIDTH  # bytes of three layers in fp16
+SOME_WEIGHTS = 3 * 2 * (WIDTH + 1) * WIDTH  # bytes of three layers in fp16
 NAME = "model.onnx"
 
 
@@ -97,8 +97,12 @@ def test_fuse_writes_what_others_can_read(embed: bool, tmp_path: Path) -> None:
     assert main(words) == 0, "its own files are replaced"
 
 
-def test_weights_of_another_model_are_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = written(tmp_path, model_of())
+# The weights of three layers could lie in one file, but not when they are packed.
+@pytest.mark.parametrize("layers", [3, LAYERS])
+def test_weights_of_another_model_are_not_replaced(
+    layers: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = written(tmp_path, model_of(layers))
     other = tmp_path / "fused.onnx.data"
     other.write_bytes(b"theirs")
     assert main(["fuse", str(source), "--sm", "9.0", "-o", str(tmp_path / "fused.onnx")]) == 1
