@@ -44,11 +44,12 @@ def _is_of_patches(node: WorkingNode) -> bool:
 
 def convolution_of_tokens(graph: WorkingGraph, node: WorkingNode) -> None:
     """Exchange a 1x1 convolution with the ``Transpose`` of pixels to maps in front of it: it is a dense layer there."""
-    pointwise = node.is_op("Conv") and node.attributes == {"kernel_shape": [1, 1]} and len(node.inputs) == _INPUTS
-    transpose, weight = graph.producer(node.inputs[0]), graph.constants.get(node.inputs[1]) if pointwise else None
-    if weight is None or transpose is None or transpose.attributes.get("perm") != TO_CHANNELS_FIRST:
+    if not node.is_op("Conv") or node.attributes != {"kernel_shape": [1, 1]} or len(node.inputs) != _INPUTS:
         return
-    if not transpose.is_op("Transpose") or graph.only_consumer(transpose.outputs[0]) is None:
+    transpose, weight = graph.producer(node.inputs[0]), graph.constants.get(node.inputs[1])
+    if weight is None or transpose is None or not transpose.is_op("Transpose"):
+        return
+    if transpose.attributes.get("perm") != TO_CHANNELS_FIRST or graph.only_consumer(transpose.outputs[0]) is None:
         return
     rows = graph.add_constant(f"{node.inputs[1]}.rows", weight.reshape(weight.shape[:2]))
     between, origins = f"{node.outputs[0]}.pixels", transpose.origins | node.origins

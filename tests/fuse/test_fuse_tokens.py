@@ -119,6 +119,14 @@ def test_convolutions_of_pixels_write_and_read_tokens(block: type[Pointwise], op
         assert taken(each) == {NAME: 1}
 
 
+def test_a_node_without_inputs_is_none_of_them() -> None:
+    model = exported(Pointwise())
+    noise = onnx.helper.make_node("RandomNormal", [], ["noise"], shape=[2])
+    model.graph.node.insert(0, noise)
+    model.graph.output.append(onnx.helper.make_tensor_value_info("noise", onnx.TensorProto.FLOAT, [2]))
+    assert list(plugin_nodes(fuse(model, [NAME], architectures=[90]).model).values()) == [NAME]
+
+
 @pytest.mark.parametrize("block", [Sideways, Gathered])
 def test_other_orders_of_the_pixels_are_left(block: type[Block]) -> None:
     model = exported(block())
