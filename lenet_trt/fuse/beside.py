@@ -10,15 +10,22 @@ import onnx
 
 from lenet_trt.fuse.cut import Uses
 from lenet_trt.fuse.match import Match
-from lenet_trt.fuse.working_copy import WorkingGraph
+from lenet_trt.fuse.working_copy import WorkingGraph, count
 
 if TYPE_CHECKING:
     from lenet_trt.fuse.places import Place
 
 
+# A small input of a layer has so many times fewer elements than its largest one. A size that is not known is large.
+_SMALL, _UNKNOWN = 64, 1 << 40
+
+
 @dataclass(frozen=True)
 class Neighbours:
-    """Hold the indexes of nodes that give the inputs of a place, that read its first output, and of all around it."""
+    """Hold the indexes of nodes that give the inputs of a place, that read its first output, and of all around it.
+
+    What gives a small input is not around it: to convert that costs little.
+    """
 
     givers: frozenset[int]
     readers: frozenset[int]
@@ -75,10 +82,12 @@ def neighbours(graph: WorkingGraph, uses: Uses, match: Match, read: Sequence[str
             elif nodes[index].op_type != "Shape":
                 yield index
 
-    givers = frozenset(index for index in map(giver, read) if index is not None)
+    sizes = {name: count(graph.shape(name) or (None,)) or _UNKNOWN for name in read}
+    givers = {name: index for name in read if (index := giver(name)) is not None}
+    large = [index for name, index in givers.items() if _SMALL * sizes[name] > max(sizes.values())]
     given = match.outputs[0]
     of_first = frozenset() if given in uses.graph_outputs else frozenset(readers(given))
-    return Neighbours(givers, of_first, givers.union(*map(readers, match.outputs)))
+    return Neighbours(frozenset(givers.values()), of_first, frozenset(large).union(*map(readers, match.outputs)))
 
 
 def _only_reshapes(graph: WorkingGraph, node: onnx.NodeProto) -> bool:

@@ -37,7 +37,12 @@ __device__ __forceinline__ void block_of_row(Source x, Residual residual, Norm n
   if constexpr (Residual::kAdds) {
     for (int begin = threadIdx.x; begin < Packs::kPacks; begin += kAhead * kThreads) {
       const Packs packs(x, blockIdx.x, begin, 0.0f), other(residual.other, blockIdx.x, begin, 0.0f);
-      packs.store(residual.sum, [&](int i, int j) { return packs.value(i, j) + other.value(i, j); });
+      if constexpr (Residual::kGates) {
+        const auto gate = [&](int column) { return to_float(residual.template gates<1>(blockIdx.x, column).value[0]); };
+        packs.store(residual.sum, [&](int i, int j) { return fmaf(gate(packs.column(i, j)), packs.value(i, j), other.value(i, j)); });
+      } else {
+        packs.store(residual.sum, [&](int i, int j) { return packs.value(i, j) + other.value(i, j); });
+      }
     }
     x = residual.sum;  // a thread reads what it wrote itself
   }
@@ -48,7 +53,12 @@ __device__ __forceinline__ void block_of_row(Source x, Residual residual, Norm n
     const Packs packs(x, blockIdx.x, begin, 0.0f);
     packs.store(y, [&](int i, int j) {
       const int column = packs.column(i, j);
-      return normalized(packs.value(i, j), mean, inverse, norm.scale[column], norm.template biases<1>(column).value[0]);
+      const float value = normalized(packs.value(i, j), mean, inverse, norm.scale[column], norm.template biases<1>(column).value[0]);
+      if constexpr (Norm::kModulates) {
+        return modulated(value, norm.template factors<1>(blockIdx.x, column).value[0], norm.template shifts<1>(blockIdx.x, column).value[0]);
+      } else {
+        return value;
+      }
     });
   }
 }

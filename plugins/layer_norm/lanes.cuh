@@ -48,8 +48,14 @@ __device__ __forceinline__ void rows_of_lanes(Source x, Residual residual, Norm 
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
         if (column(i) >= kLength) break;
+        if constexpr (Residual::kGates) {
+          const Part gates = residual.template gates<kWidth>(min(index, rows - 1), column(i));
 #pragma unroll
-        for (int j = 0; j < kWidth; ++j) part[r][i].value[j] = added(part[r][i].value[j], other[r][i].value[j]);
+          for (int j = 0; j < kWidth; ++j) part[r][i].value[j] = added(part[r][i].value[j], other[r][i].value[j], gates.value[j]);
+        } else {
+#pragma unroll
+          for (int j = 0; j < kWidth; ++j) part[r][i].value[j] = added(part[r][i].value[j], other[r][i].value[j]);
+        }
         if (index < rows) store_vector(residual.sum + static_cast<size_t>(index) * kLength + column(i), part[r][i]);
       }
     }
@@ -84,11 +90,16 @@ __device__ __forceinline__ void rows_of_lanes(Source x, Residual residual, Norm 
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const unsigned index = first + r * kGroups;
+      const auto value = [&](int j) { return normalized(to_float(part[r][i].value[j]), mean[r], inverse[r], scales.value[j], biases.value[j]); };
       Part out;
+      if constexpr (Norm::kModulates) {
+        const size_t row = min(index, rows - 1);
+        const Part factors = norm.template factors<kWidth>(row, column(i)), shifts = norm.template shifts<kWidth>(row, column(i));
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) {
-        out.value[j] = from_float<T>(
-            normalized(to_float(part[r][i].value[j]), mean[r], inverse[r], scales.value[j], biases.value[j]));
+        for (int j = 0; j < kWidth; ++j) out.value[j] = from_float<T>(modulated(value(j), factors.value[j], shifts.value[j]));
+      } else {
+#pragma unroll
+        for (int j = 0; j < kWidth; ++j) out.value[j] = from_float<T>(value(j));
       }
       if (index < rows) store_vector(y + static_cast<size_t>(index) * kLength + column(i), out);
     }

@@ -20,7 +20,7 @@ __device__ __forceinline__ float normalized(float value, float mean, float inver
 
 // Which norm: of the distances from the mean of a row, with a bias; or of the values themselves, without one, as if their mean were 0.
 struct LayerNorm {
-  static constexpr bool kCentred = true;
+  static constexpr bool kCentred = true, kModulates = false;
   const T* __restrict__ scale;
   const T* __restrict__ bias;
 
@@ -31,7 +31,7 @@ struct LayerNorm {
 };
 
 struct RmsNorm {
-  static constexpr bool kCentred = false;
+  static constexpr bool kCentred = false, kModulates = false;
   const T* __restrict__ scale;
 
   template <int kCount>
@@ -39,6 +39,26 @@ struct RmsNorm {
     return {};
   }
 };
+
+// A layer norm, of which each image has factors and shifts of the columns besides: * (1 + factor) + shift. Rows are whole packs.
+struct ModulatedNorm : LayerNorm {
+  static constexpr bool kModulates = true;
+  const T* __restrict__ factor;
+  const T* __restrict__ shift;
+  const unsigned tokens;  // rows of an image
+
+  __device__ __forceinline__ size_t of_image(size_t row) const { return row / tokens * kLength; }
+  template <int kCount>
+  __device__ __forceinline__ Vector<T, kCount> factors(size_t row, int column) const {
+    return load_vector<kCount>(factor + of_image(row) + column);
+  }
+  template <int kCount>
+  __device__ __forceinline__ Vector<T, kCount> shifts(size_t row, int column) const {
+    return load_vector<kCount>(shift + of_image(row) + column);
+  }
+};
+
+__device__ __forceinline__ float modulated(float value, T factor, T shift) { return fmaf(value, 1.0f + to_float(factor), to_float(shift)); }
 
 // Where a row of x begins: `row_of(x, number) + column` is the address of an element, and kPiece<Source> elements of a row lie together. All
 // do where x is a pointer to rows that lie one after another; other kernels have a type for x.
@@ -55,15 +75,28 @@ __device__ __forceinline__ auto row_of(const Source& x, size_t number) {
 
 // What is added to x before: nothing, or rows of which the sum is written as well, in the type of the tensors.
 struct NoResidual {
-  static constexpr bool kAdds = false;
+  static constexpr bool kAdds = false, kGates = false;
 };
 
 struct Residual {
-  static constexpr bool kAdds = true;
+  static constexpr bool kAdds = true, kGates = false;
   const T* __restrict__ other;
   T* __restrict__ sum;
 };
 
+// The sum of other and of x, times a gate that the columns of each image have. Rows are whole packs.
+struct GatedResidual : Residual {
+  static constexpr bool kGates = true;
+  const T* __restrict__ gate;
+  const unsigned tokens;  // rows of an image
+
+  template <int kCount>
+  __device__ __forceinline__ Vector<T, kCount> gates(size_t row, int column) const {
+    return load_vector<kCount>(gate + row / tokens * kLength + column);
+  }
+};
+
 __device__ __forceinline__ T added(T a, T b) { return from_float<T>(to_float(a) + to_float(b)); }
+__device__ __forceinline__ T added(T a, T b, T gate) { return from_float<T>(fmaf(to_float(gate), to_float(a), to_float(b))); }
 
 }  // namespace layer_norm

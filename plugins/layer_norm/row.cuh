@@ -16,9 +16,18 @@ __device__ __forceinline__ void row_in_registers(Source x, Residual residual, No
     const Packs other(residual.other, blockIdx.x, threadIdx.x, 0.0f);
 #pragma unroll
     for (int i = 0; i < Packs::kEach; ++i) {
+      if constexpr (Residual::kGates) {
+        if (!packs.whole(i)) continue;
+        const Pack16<T> gates = residual.template gates<Packs::kWide>(blockIdx.x, packs.first_of(i));
 #pragma unroll
-      for (int j = 0; j < Packs::kWide; ++j) {
-        packs.pack[i].value[j] = added(packs.pack[i].value[j], other.pack[i].value[j]);
+        for (int j = 0; j < Packs::kWide; ++j) {
+          packs.pack[i].value[j] = added(packs.pack[i].value[j], other.pack[i].value[j], gates.value[j]);
+        }
+      } else {
+#pragma unroll
+        for (int j = 0; j < Packs::kWide; ++j) {
+          packs.pack[i].value[j] = added(packs.pack[i].value[j], other.pack[i].value[j]);
+        }
       }
     }
     packs.store(residual.sum, [&](int i, int j) { return packs.value(i, j); });
@@ -53,15 +62,22 @@ __device__ __forceinline__ void row_in_registers(Source x, Residual residual, No
     for (int i = 0; i < Packs::kEach; ++i) {
       if (packs.whole(i)) {
         const Pack16<T> scales = load16(norm.scale + packs.first_of(i)), biases = norm.template biases<Packs::kWide>(packs.first_of(i));
+        const auto value = [&](int j) { return normalized(packs.value(i, j), mean, inverse, scales.value[j], biases.value[j]); };
         Pack16<T> out;
+        if constexpr (Norm::kModulates) {
+          const Pack16<T> factors = norm.template factors<Packs::kWide>(blockIdx.x, packs.first_of(i));
+          const Pack16<T> shifts = norm.template shifts<Packs::kWide>(blockIdx.x, packs.first_of(i));
 #pragma unroll
-        for (int j = 0; j < Packs::kWide; ++j) {
-          out.value[j] = from_float<T>(normalized(packs.value(i, j), mean, inverse, scales.value[j], biases.value[j]));
+          for (int j = 0; j < Packs::kWide; ++j) out.value[j] = from_float<T>(modulated(value(j), factors.value[j], shifts.value[j]));
+        } else {
+#pragma unroll
+          for (int j = 0; j < Packs::kWide; ++j) out.value[j] = from_float<T>(value(j));
         }
         store_vector(y + packs.start + packs.first_of(i), out);
       }
     }
   } else {
+    static_assert(!Norm::kModulates && !Residual::kGates, "rows are whole packs");
     packs.store(y, [&](int i, int j) {
       const int column = packs.column(i, j);
       return normalized(packs.value(i, j), mean, inverse, norm.scale[column], norm.template biases<1>(column).value[0]);

@@ -1,0 +1,65 @@
+"""Define the nodes that the modulated layer norms replace, as torch exports them for diffusion transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import prod
+from typing import Any
+
+from lenet_trt.kernel.shapes import UNKNOWN, Shape
+from lenet_trt.pattern import Pattern, Views
+
+from ..layer_norm.pattern import WAYS
+
+Norm = Callable[..., Any]
+
+
+def modulated(op: Any, y: Any, factor: Any, shift: Any) -> Any:
+    return op.Add(op.Mul(y, op.Add(factor, 1.0)), shift)
+
+
+def of(norm: Norm, *, in_onnx: bool) -> Norm:
+    """Return a way to write a layer norm, modulated; ``in_onnx``: factors and shifts have two axes."""
+
+    def graph(op: Any, x: Any, factor: Any, shift: Any, scale: Any, bias: Any, epsilon: Any) -> Any:
+        if in_onnx:
+            factor, shift = (between_axes(op, each) for each in (factor, shift))
+        return modulated(op, norm(op, x, scale, bias, epsilon), factor, shift)
+
+    graph.__name__ = f"modulated_{norm.__name__}_{in_onnx}"
+    return graph
+
+
+def between_axes(op: Any, of_images: Any) -> Any:
+    """Give [n, k] an axis for tokens."""
+    return op.Reshape(of_images, op.ints(0, 1, -1))
+
+
+def tokens_of(shapes: Mapping[str, Shape], x: str, images: tuple[str, ...]) -> dict[str, Shape] | str:
+    """Return x as [n, t, k], and what belongs to an image as [n, k]; or why that cannot be done."""
+    (*lead, _), columns = shapes[x], shapes["scale"]
+    if not lead:
+        return f"{x} has no images"
+    batch, tokens = lead[0], lead[1:]
+    for name in images:
+        if shapes[name] != (batch, *[1] * len(tokens), *columns):
+            return f"{name} {list(shapes[name])} is not of the images of {list(shapes[x])}"
+    whole = UNKNOWN if UNKNOWN in tokens else prod(tokens)
+    return {x: (batch, whole, *columns), **dict.fromkeys(images, (batch, *columns))}
+
+
+def views(shapes: Mapping[str, Shape]) -> Views | str:
+    """Fold what lies between the images and the columns into tokens."""
+    found = tokens_of(shapes, "x", ("factor", "shift"))
+    if isinstance(found, str):
+        return found
+    return Views(inputs=found, outputs={"y": (*shapes["x"][:-1], *shapes["scale"])}, like="x")
+
+
+def patterns() -> Iterator[Pattern]:
+    """Yield the pattern of each way to write a layer norm."""
+    for norm in WAYS:
+        yield Pattern(of(norm, in_onnx=False), views=views, body=of(norm, in_onnx=True))
+
+
+PATTERNS = tuple(patterns())

@@ -1,0 +1,96 @@
+"""Layer norms that each image scales and shifts, as in diffusion transformers, and the sums with a gate before them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.fuse.stage import fuse
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from plain_runtime import run
+from torch_export import exported_module
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
+
+NORM, ADDS = "modulated_layer_norm", "add_modulated_layer_norm"
+IMAGES, TOKENS, WIDTH = 2, 5, 16
+OPSETS = [11, 17, pytest.param(18, marks=pytest.mark.slow), 23]
+
+
+class Modulated(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Normalise tokens; an image's factors and shifts follow from its first token."""
+
+    def __init__(self, affine: bool = False) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(WIDTH, elementwise_affine=affine, eps=1e-3)
+        if affine:
+            torch.nn.init.normal_(self.norm.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        factor, shift, _ = self.of_image(x)
+        return self.norm(x) * (1 + factor) + shift
+
+    def of_image(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return [(x[:, 0] * (i + 1)).sin()[:, None] for i in range(3)]
+
+
+class Gated(Modulated):
+    """Add what a gate lets through before, and read the sum again."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        factor, shift, gate = self.of_image(x)
+        total = x + gate * x.cos()
+        return total + (self.norm(total) * (1 + factor) + shift)
+
+
+class OfTokens(Modulated):
+    """Have factors for each token."""
+
+    def of_image(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return [(x * (i + 1)).sin() for i in range(3)]
+
+
+class WithoutOne(Modulated):
+    """Multiply by the factors alone."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        factor, shift, _ = self.of_image(x)
+        return self.norm(x) * (2 + factor) + shift
+
+
+def exported(module: torch.nn.Module, opset: int = 17) -> onnx.ModelProto:
+    torch.manual_seed(3)
+    return exported_module(module.eval(), torch.randn(IMAGES, TOKENS, WIDTH), opset)
+
+
+def taken(model: onnx.ModelProto, plugin: str) -> Counter[str]:
+    """Return the plugins that a model gets by name; its results stay the same."""
+    fused = fuse(model, [plugin]).model
+    x = np.random.default_rng(4).normal(size=(IMAGES, TOKENS, WIDTH)).astype(np.float32)
+    np.testing.assert_allclose(run(fused, x)[0], run(model, x)[0], rtol=0, atol=1e-5)
+    return Counter(plugin_nodes(fused).values())
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_a_norm_of_images_is_one_kernel(opset: int) -> None:
+    assert taken(exported(Modulated(affine=True), opset), NORM) == {NORM: 1}
+
+
+@pytest.mark.parametrize("opset", OPSETS[1:])
+def test_the_norm_may_have_no_weights_of_its_own(opset: int) -> None:
+    assert taken(exported(Modulated(), opset), NORM) == {NORM: 1}
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_the_gate_and_the_sum_are_in_it(opset: int) -> None:
+    assert taken(exported(Gated(affine=True), opset), ADDS) == {ADDS: 1}
+
+
+@pytest.mark.parametrize("module", [OfTokens, WithoutOne])
+def test_other_factors_are_left(module: type[Modulated]) -> None:
+    with pytest.raises(LenetTrtError, match="no place for it"):
+        fuse(exported(module()), [NORM])
