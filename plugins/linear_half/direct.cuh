@@ -18,7 +18,7 @@ __device__ __forceinline__ void dense_direct(const Layer& layer) {
 #define ENTRY_DIRECT(entry)                                                                                                                    \
   ASSERT_LAUNCH(entry, kDirectThreads, 0);                                                                                                     \
   extern "C" __global__ void __launch_bounds__(kDirectThreads)                                                                                 \
-      entry(const T* __restrict__ x OTHER_PARAMETER, const T* __restrict__ weights, const T* __restrict__ bias, int rows, T* __restrict__ y) { \
+      entry(const T* __restrict__ x OTHER_PARAMETER, const T* __restrict__ weights, const T* __restrict__ bias, int rows TOKENS_PARAMETER, T* __restrict__ y) { \
     wait_for_previous_kernel();                                                                                                                \
     dense_direct(Layer{{x, weights, bias, rows, y OTHER_ARGUMENT}});                                                                           \
   }

@@ -1,5 +1,5 @@
 // The arguments of a dense layer in fp16 or bfloat16, but for where a row of x lies, and how sums become outputs. kAdds: other [n, O] is added before
-// the activation.
+// the activation. kGates: to the sums, times what the columns of an image have.
 //
 // x, weights (w, packed: linear/packed.cuh), bias [O], y [n, O].
 #pragma once
@@ -9,14 +9,26 @@
 
 static_assert(sizeof(T) == 2);
 
-// What is added, as a parameter, as an argument, and as the last member of Outputs; a kernel that adds has defined ADDS_OTHER.
-#ifdef ADDS_OTHER
-constexpr bool kAdds = true;
+// What is added, as a parameter, as an argument, and as the last member of Outputs; a kernel that adds has defined ADDS_OTHER, and one with gates
+// GATES_SUMS.
+#define TOKENS_PARAMETER
+#ifdef GATES_SUMS
+constexpr bool kAdds = true, kGates = true;
+#define OTHER_PARAMETER , const T *__restrict__ other, const T *__restrict__ gate
+#undef TOKENS_PARAMETER
+#define TOKENS_PARAMETER , int tokens
+#define OTHER_ARGUMENT , other, gate, tokens
+#define OTHER_MEMBER          \
+  const T* __restrict__ other; \
+  const T* __restrict__ gate; /* [images, O] */ \
+  const int tokens; /* rows of an image */
+#elif defined(ADDS_OTHER)
+constexpr bool kAdds = true, kGates = false;
 #define OTHER_PARAMETER , const T* __restrict__ other
 #define OTHER_ARGUMENT , other
 #define OTHER_MEMBER const T* __restrict__ other;
 #else
-constexpr bool kAdds = false;
+constexpr bool kAdds = false, kGates = false;
 #define OTHER_PARAMETER
 #define OTHER_ARGUMENT
 #define OTHER_MEMBER static constexpr const T* other = nullptr;
@@ -38,16 +50,34 @@ struct Outputs {
   template <typename Plan>
   using Stored = StoredRows<Plan>;
 
+  template <int kCount>
+  __device__ __forceinline__ Vector<T, kCount> gates(int row, int column) const {
+    if constexpr (kGates) {
+      return load_vector<kCount>(gate + (static_cast<size_t>(row / tokens) * kOutputs + column));
+    } else {
+      return {};
+    }
+  }
+
   // Sums of a row become outputs.
   template <int kCount>
   __device__ __forceinline__ void finish(const float (&sums)[kCount], int /* largest */, int row, int column) const {
     const Vector<T, kCount> of_bias = load_vector<kCount>(bias + column);
     Vector<T, kCount> outputs, others{};
     if constexpr (kAdds) others = load_vector<kCount>(other + (static_cast<size_t>(row) * kOutputs + column));
+    if constexpr (kGates) {
+      const Vector<T, kCount> of_image = gates<kCount>(row, column);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const float sum = sums[i] + to_float(of_bias.value[i]);
-      outputs.value[i] = activated<kActivation, T>(kAdds ? sum + to_float(others.value[i]) : sum);
+      for (int i = 0; i < kCount; ++i) {
+        const float sum = sums[i] + to_float(of_bias.value[i]);
+        outputs.value[i] = activated<kActivation, T>(fmaf(sum, to_float(of_image.value[i]), to_float(others.value[i])));
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const float sum = sums[i] + to_float(of_bias.value[i]);
+        outputs.value[i] = activated<kActivation, T>(kAdds ? sum + to_float(others.value[i]) : sum);
+      }
     }
     store_vector(y + (static_cast<size_t>(row) * kOutputs + column), outputs);
   }

@@ -20,6 +20,17 @@ __device__ __forceinline__ Vector<T, kEight> with_others(const Vector<T, kEight>
   return outputs;
 }
 
+// The same with gates.
+__device__ __forceinline__ Vector<T, kEight> with_others(const Vector<T, kEight>& sums, const Vector<T, kEight>& others,
+                                                         const Vector<T, kEight>& gates) {
+  Vector<T, kEight> outputs;
+#pragma unroll
+  for (int i = 0; i < kEight; ++i) {
+    outputs.value[i] = activated<kActivation, T>(fmaf(to_float(sums.value[i]), to_float(gates.value[i]), to_float(others.value[i])));
+  }
+  return outputs;
+}
+
 template <typename Plan>
 struct StoredRows {
   static constexpr int kPairs = Plan::kColumns / kEight, kPairsAtOnce = kStoredColumns / kEight, kParts = ceil_div(kPairs, kPairsAtOnce);
@@ -77,7 +88,12 @@ struct StoredRows {
     const bool exists = lane % 8 < count && (Plan::kFull || column < kOutputs);
 #pragma unroll
     for (int i = 0; i < 16; i += 4) {
-      if constexpr (kAdds) {
+      if constexpr (kGates) {
+        if (exists && row + i < end) {
+          const Vector<T, kEight> gates = layer.template gates<kEight>(row + i, column);
+          store_vector(to + i * kOutputs, with_others(load16(eights + i * kStoredPitch), others[i / 4], gates));
+        }
+      } else if constexpr (kAdds) {
         if (exists && row + i < end) store_vector(to + i * kOutputs, with_others(load16(eights + i * kStoredPitch), others[i / 4]));
       } else {
         if (exists && row + i < end) store_vector(to + i * kOutputs, load16(eights + i * kStoredPitch));

@@ -20,7 +20,7 @@ using OutputPlan = Plan<kSplits, kMostColumns, 16, false, kSplits == 1 ? kTileRo
 #define ENTRY_BY_WGMMA(entry, Arguments, cluster, columns, splits)                                                                          \
   ASSERT_LAUNCH(entry, kWgmmaThreads, (OutputPlan<Arguments, columns, splits>::kSharedBytes));                                              \
   extern "C" __global__ void cluster __launch_bounds__(kWgmmaThreads, 1)                                                                    \
-      entry(const T* __restrict__ x OTHER_PARAMETER, const T* __restrict__ weights, const T* __restrict__ bias, int rows, T* __restrict__ y \
+      entry(const T* __restrict__ x OTHER_PARAMETER, const T* __restrict__ weights, const T* __restrict__ bias, int rows TOKENS_PARAMETER, T* __restrict__ y \
             MAP_PARAMETERS) {                                                                                                               \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                                           \
     extern __shared__ __align__(kStagesAlign) unsigned char shared[];                                                                       \

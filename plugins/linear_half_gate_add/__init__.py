@@ -1,0 +1,114 @@
+"""Declare ``linear_half_gate_add``: a dense layer of tokens, times a gate of their image, and what is added to it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lenet_trt.kernel import Axis, BesidePlugins, Kernel, Packing, Tensor, float_types
+from lenet_trt.kernel.shapes import Shape
+from lenet_trt.pattern import Pattern, Views
+
+from ..dense.declaration import inputs, outputs
+from ..linear import reference as dense
+from ..linear.declaration import BIAS, HOPPER, Product, W
+from ..linear.packing import inputs_of_x, to_rows, weights_in_blocks
+from ..linear_half import pack
+from ..modulated_layer_norm.declaration import ROWS, n, t
+from ..modulated_layer_norm.pattern import between_axes, tokens_of
+from ..windows.activation import ACTIVATION, ACTIVATIONS
+from ..windows.declaration import rows_in_groups
+
+NAME = "linear_half_gate_add"
+LAYER = Product(ROWS, inputs, outputs, extras=(ROWS, t), mapped=True)
+
+
+def reference(
+    x: np.ndarray, other: np.ndarray, gate: np.ndarray, weights: np.ndarray, bias: np.ndarray, *, activation: str
+) -> np.ndarray:
+    """Compute the layer, let it through the gate, add, then compute the activation."""
+    return ACTIVATIONS[activation](gate[:, np.newaxis] * dense(x, weights, bias, activation="none") + other)
+
+
+def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
+    """Write the nodes that undo the packing."""
+    return {"w": to_rows(op, weights["weights"], weights["bias"], inputs_of_x(op, 2)), "bias": weights["bias"]}
+
+
+def nodes(*, gate_first: bool, other_first: bool) -> Callable[..., Any]:
+    """Return the nodes with their operands in one order."""
+
+    def graph(op: Any, x: Any, other: Any, gate: Any, w: Any, bias: Any) -> Any:
+        y = op.Gemm(x, w, bias, transB=1)
+        let_through = op.Mul(gate, y) if gate_first else op.Mul(y, gate)
+        return op.Add(other, let_through) if other_first else op.Add(let_through, other)
+
+    return graph
+
+
+def in_onnx(op: Any, x: Any, other: Any, gate: Any, w: Any, bias: Any) -> Any:
+    """The same in ONNX, whose Gemm has two axes, of gates with two axes."""
+    y = op.Add(op.MatMul(x, op.Transpose(w, perm=[1, 0])), bias)
+    return op.Add(op.Mul(between_axes(op, gate), y), other)
+
+
+def views(shapes: Mapping[str, Shape]) -> Views | str:
+    """Fold what lies between the images and the columns into tokens."""
+    x, other = shapes["x"], shapes["other"]
+    if other[:-1] != x[:-1]:
+        return f"the layer of {list(x)} and {list(other)} have other rows"
+    found = tokens_of({**shapes, "scale": other[-1:]}, "other", ("gate",))
+    if isinstance(found, str):
+        return found
+    return Views(inputs={**found, "x": (*found["other"][:-1], x[-1])}, outputs={"y": other}, like="other")
+
+
+def patterns() -> Iterator[Pattern]:
+    """Yield the pattern of each order of operands."""
+    for gate_first in (True, False):
+        for other_first in (False, True):
+            graph = nodes(gate_first=gate_first, other_first=other_first)
+            yield Pattern(graph, {"activation": "none"}, views=views, body=in_onnx)
+
+
+KERNEL = Kernel(
+    name=NAME,
+    doc="y = act(gate * Gemm(x, w, bias) + other) over the last axis, w [out, in], a gate of each image, in fp16 and bf16",
+    axes=(
+        Axis("n", "images"),
+        Axis("t", "tokens of an image"),
+        Axis("in", "inputs", static=True),
+        Axis("out", "outputs", static=True),
+    ),
+    inputs=(
+        Tensor("x", (n, t, inputs), "T", "tokens"),
+        Tensor("other", (n, t, outputs), "T", "what is added"),
+        Tensor("gate", (n, outputs), "T", "factors of an image's outputs"),
+        weights_in_blocks(LAYER),
+        BIAS,
+    ),
+    outputs=(Tensor("y", (n, t, outputs), "T", "tokens"),),
+    types=float_types()[1:],
+    attributes=(ACTIVATION,),
+    requires=LAYER.requires,
+    packing=Packing((W, BIAS), pack, unpack),
+    variants=(*LAYER.wide(), *LAYER.narrow(element_bytes=2), LAYER.direct(f"{NAME}_direct")),
+    patterns=tuple(patterns()),
+    reference=reference,
+    examples=(
+        {"n": 1, "t": 15, "in": 32, "out": 40, "activation": "none"},
+        {"n": 7, "t": 19, "in": 512, "out": 96, "activation": "none"},
+        {"n": 3, "t": 90, "in": 160, "out": 264, "activation": "relu"},
+        {"n": 2, "t": 256, "in": 1152, "out": 1152, "activation": "none"},
+        {"n": 4, "t": 1024, "in": 1536, "out": 1536, "activation": "none"},
+        # Several tiles a multiprocessor, of up to 256 and up to 192 outputs, with many inputs.
+        {"n": 41, "t": 140, "in": 960, "out": 1024, "activation": "none"},
+        {"n": 3, "t": 1400, "in": 960, "out": 1280, "activation": "none"},
+    ),
+    in_groups=rows_in_groups(ROWS, outputs),
+    beside_plugins=BesidePlugins(both=True, sizes=HOPPER),
+    claims=(),
+    flops=LAYER.flops,
+    source_dir=Path(__file__).parent,
+)
