@@ -1,6 +1,6 @@
 // add_modulated_layer_norm (see kernel.cu) with one or several rows a warp: for rows of up to a thousand elements.
 //
-// x and other [n, t, K], gate, factor and shift [n, K], scale and bias [K] -> y [n, t, K], sum [n, t, K].
+// x and other [n, t, K], factor and shift [n, K], scale and bias [K] -> y [n, t, K], sum [n, t, K].
 //
 // Mapping: layer_norm/lanes.cuh.
 // Bytes: x, other, sum and y once; what columns have from L1.
@@ -10,12 +10,12 @@ using layer_norm::T;
 ASSERT_LAUNCH_WHERE(add_modulated_layer_norm_lanes, layer_norm::is_written_for(LAUNCH_THREADS), 0);
 
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
-    add_modulated_layer_norm_lanes(const T* __restrict__ x, const T* __restrict__ other, const T* __restrict__ gate, const T* __restrict__ factor,
+    add_modulated_layer_norm_lanes(const T* __restrict__ x, const T* __restrict__ other, const T* __restrict__ factor,
             const T* __restrict__ shift, const T* __restrict__ scale, const T* __restrict__ bias, int rows, int tokens,
             T* __restrict__ y, T* __restrict__ sum) {
   wait_for_previous_kernel();
   if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
-  const layer_norm::GatedResidual residual{{other, sum}, gate, static_cast<unsigned>(tokens)};
+  const layer_norm::Residual residual{other, sum};
   const layer_norm::ModulatedNorm norm{{scale, bias}, factor, shift, static_cast<unsigned>(tokens)};
   layer_norm::rows_of_lanes(x, residual, norm, rows, y);
 }

@@ -1,9 +1,8 @@
-"""Define the nodes that ``add_modulated_layer_norm`` replaces: a sum with what a gate lets through, before the norm."""
+"""Define the nodes that ``add_modulated_layer_norm`` replaces: a sum of two tensors of one shape before the norm."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lenet_trt.kernel.shapes import Shape
@@ -12,25 +11,17 @@ from lenet_trt.pattern import Pattern, Views
 from ..layer_norm.pattern import WAYS
 from ..modulated_layer_norm.pattern import between_axes, modulated, tokens_of
 
-OF_IMAGE = ("gate", "factor", "shift")
 
+def after_plain_sum(norm: Callable[..., Any], *, in_onnx: bool) -> Callable[..., Any]:
+    """Return a way to write a layer norm, modulated, behind a sum; ``in_onnx``: factors and shifts have two axes."""
 
-def after_sum(norm: Callable[..., Any], *, gate_first: bool, other_first: bool, in_onnx: bool) -> Callable[..., Any]:
-    """Return a way to write a layer norm, modulated, behind the sum with its operands in one order.
-
-    ``in_onnx``: what belongs to an image has two axes.
-    """
-
-    def graph(
-        op: Any, x: Any, other: Any, gate: Any, factor: Any, shift: Any, scale: Any, bias: Any, epsilon: Any
-    ) -> Any:
+    def graph(op: Any, x: Any, other: Any, factor: Any, shift: Any, scale: Any, bias: Any, epsilon: Any) -> Any:
         if in_onnx:
-            gate, factor, shift = (between_axes(op, each) for each in (gate, factor, shift))
-        let_through = op.Mul(gate, x) if gate_first else op.Mul(x, gate)
-        total = op.Add(other, let_through) if other_first else op.Add(let_through, other)
+            factor, shift = (between_axes(op, each) for each in (factor, shift))
+        total = op.Add(x, other)
         return modulated(op, norm(op, total, scale, bias, epsilon), factor, shift), total
 
-    graph.__name__ = f"{norm.__name__}_{gate_first}_{other_first}_{in_onnx}"
+    graph.__name__ = f"sum_before_{norm.__name__}_{in_onnx}"
     return graph
 
 
@@ -39,19 +30,13 @@ def views(shapes: Mapping[str, Shape]) -> Views | str:
     x, other = ((*shapes[name][:-1], *shapes["scale"]) for name in ("x", "other"))
     if x != other:
         return f"the sum of {list(x)} and {list(other)} repeats one of them"
-    found = tokens_of(shapes, "x", OF_IMAGE)
+    found = tokens_of(shapes, "x", ("factor", "shift"))
     if isinstance(found, str):
         return found
     return Views(inputs={**found, "other": found["x"]}, outputs={"y": x, "sum": x}, like="x")
 
 
-def patterns() -> Iterator[Pattern]:
-    """Yield the pattern of each way to write a layer norm, and each order of operands."""
-    for norm in WAYS:
-        for gate_first in (True, False):
-            for other_first in (False, True):
-                made = partial(after_sum, norm, gate_first=gate_first, other_first=other_first)
-                yield Pattern(made(in_onnx=False), views=views, body=made(in_onnx=True))
-
-
-PATTERNS = tuple(patterns())
+PATTERNS = tuple(
+    Pattern(after_plain_sum(norm, in_onnx=False), views=views, body=after_plain_sum(norm, in_onnx=True))
+    for norm in WAYS
+)

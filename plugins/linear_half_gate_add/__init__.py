@@ -18,7 +18,7 @@ from ..linear_half import pack
 from ..modulated_layer_norm.declaration import ROWS, n, t
 from ..modulated_layer_norm.pattern import between_axes, tokens_of
 from ..windows.activation import ACTIVATION, ACTIVATIONS
-from ..windows.declaration import rows_in_groups
+from ..windows.declaration import IN_FLOATS, rows_in_groups
 
 NAME = "linear_half_gate_add"
 LAYER = Product(ROWS, inputs, outputs, extras=(ROWS, t), mapped=True)
@@ -74,7 +74,7 @@ def patterns() -> Iterator[Pattern]:
 
 KERNEL = Kernel(
     name=NAME,
-    doc="y = act(gate * Gemm(x, w, bias) + other) over the last axis, w [out, in], a gate of each image, in fp16 and bf16",
+    doc="y = act(gate * Gemm(x, w, bias) + other) over the last axis, a gate of each image, in fp16 and bf16",
     axes=(
         Axis("n", "images"),
         Axis("t", "tokens of an image"),
@@ -108,7 +108,7 @@ KERNEL = Kernel(
     ),
     in_groups=rows_in_groups(ROWS, outputs),
     beside_plugins=BesidePlugins(both=True, sizes=HOPPER),
-    claims=(),
+    claims=(IN_FLOATS,),  # never by itself
     flops=LAYER.flops,
     source_dir=Path(__file__).parent,
 )

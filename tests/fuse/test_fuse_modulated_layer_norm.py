@@ -16,7 +16,7 @@ from torch_export import exported_module
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
 
-NORM, ADDS = "modulated_layer_norm", "add_modulated_layer_norm"
+NORM, ADDS, GATES = "modulated_layer_norm", "add_modulated_layer_norm", "gate_add_modulated_layer_norm"
 IMAGES, TOKENS, WIDTH = 2, 5, 16
 OPSETS = [11, 17, pytest.param(18, marks=pytest.mark.slow), 23]
 
@@ -45,6 +45,13 @@ class Gated(Modulated):
         factor, shift, gate = self.of_image(x)
         total = x + gate * x.cos()
         return total + (self.norm(total) * (1 + factor) + shift)
+
+
+class Summed(Gated):
+    """Add without a gate."""
+
+    def of_image(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return [*super().of_image(x)[:2], torch.ones(())]
 
 
 class OfTokens(Modulated):
@@ -87,7 +94,12 @@ def test_the_norm_may_have_no_weights_of_its_own(opset: int) -> None:
 
 @pytest.mark.parametrize("opset", OPSETS)
 def test_the_gate_and_the_sum_are_in_it(opset: int) -> None:
-    assert taken(exported(Gated(affine=True), opset), ADDS) == {ADDS: 1}
+    assert taken(exported(Gated(affine=True), opset), GATES) == {GATES: 1}
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_the_sum_may_have_no_gate(opset: int) -> None:
+    assert taken(exported(Summed(affine=True), opset), ADDS) == {ADDS: 1}
 
 
 @pytest.mark.parametrize("module", [OfTokens, WithoutOne])

@@ -1,0 +1,46 @@
+"""Declare ``gate_add_modulated_layer_norm``: a gated residual connection, and the modulated layer norm of the sum."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.kernel import Tensor
+
+from ..layer_norm.declaration import WEIGHTS, k, variants
+from ..modulated_layer_norm.declaration import OF_IMAGE, ROWS, X, Y, modulated, n, norm_of_tokens, t
+from .pattern import PATTERNS
+
+
+def reference(
+    x: np.ndarray,
+    other: np.ndarray,
+    gate: np.ndarray,
+    factor: np.ndarray,
+    shift: np.ndarray,
+    scale: np.ndarray,
+    bias: np.ndarray,
+    epsilon: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the norm of the sum, and the sum."""
+    total = gate[:, np.newaxis] * x + other
+    return modulated(total, factor, shift, scale, bias, epsilon), total
+
+
+NAME = "gate_add_modulated_layer_norm"
+KERNEL = norm_of_tokens(
+    name=NAME,
+    doc="sum = gate * x + other; y = LayerNormalization(sum, scale, bias) * (1 + factor) + shift",
+    inputs=(
+        X,
+        Tensor("other", (n, t, k), "T", "tokens that are added"),
+        Tensor("gate", (n, k), "T", "factors of an image's columns"),
+        *OF_IMAGE,
+        *WEIGHTS,
+    ),
+    outputs=(Y, Tensor("sum", (n, t, k), "T", "sums")),
+    variants=variants(NAME, tensors=2, rows=ROWS, more=(t,)),
+    patterns=PATTERNS,
+    reference=reference,
+    flops=12 * ROWS * k,
+    source_dir=Path(__file__).parent,
+)

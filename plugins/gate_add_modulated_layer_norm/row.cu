@@ -1,0 +1,21 @@
+// gate_add_modulated_layer_norm (see kernel.cu) with a block a row: for rows of more than a thousand elements.
+//
+// x and other [n, t, K], gate, factor and shift [n, K], scale and bias [K] -> y [n, t, K], sum [n, t, K].
+//
+// Mapping: layer_norm/row.cuh, one block a row, of as many threads as the variant declares.
+// Bytes: x, other, sum and y once; what columns have from L2.
+#include "layer_norm/row.cuh"
+
+using layer_norm::T;
+ASSERT_LAUNCH_WHERE(gate_add_modulated_layer_norm_row, LAUNCH_THREADS == 128 || LAUNCH_THREADS == 256 || LAUNCH_THREADS == 1024, 0);
+
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
+    gate_add_modulated_layer_norm_row(const T* __restrict__ x, const T* __restrict__ other, const T* __restrict__ gate, const T* __restrict__ factor,
+            const T* __restrict__ shift, const T* __restrict__ scale, const T* __restrict__ bias, int rows, int tokens,
+            T* __restrict__ y, T* __restrict__ sum) {
+  wait_for_previous_kernel();
+  if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
+  const layer_norm::GatedResidual residual{{other, sum}, gate, static_cast<unsigned>(tokens)};
+  const layer_norm::ModulatedNorm norm{{scale, bias}, factor, shift, static_cast<unsigned>(tokens)};
+  layer_norm::row_in_registers<LAUNCH_THREADS>(x, residual, norm, y);
+}
