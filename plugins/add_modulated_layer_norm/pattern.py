@@ -8,7 +8,7 @@ from typing import Any
 from lenet_trt.kernel.shapes import Shape
 from lenet_trt.pattern import Pattern, Views
 
-from ..layer_norm.pattern import WAYS
+from ..layer_norm.pattern import BODIES
 from ..modulated_layer_norm.pattern import between_axes, modulated, tokens_of
 
 
@@ -37,6 +37,6 @@ def views(shapes: Mapping[str, Shape]) -> Views | str:
 
 
 PATTERNS = tuple(
-    Pattern(after_plain_sum(norm, in_onnx=False), views=views, body=after_plain_sum(norm, in_onnx=True))
-    for norm in WAYS
+    Pattern(after_plain_sum(norm, in_onnx=False), views=views, body=after_plain_sum(body, in_onnx=True))
+    for norm, body in BODIES.items()
 )

@@ -9,7 +9,7 @@ from typing import Any
 from lenet_trt.kernel.shapes import Shape
 from lenet_trt.pattern import Pattern, Views
 
-from ..layer_norm.pattern import WAYS
+from ..layer_norm.pattern import BODIES
 from ..modulated_layer_norm.pattern import between_axes, modulated, tokens_of
 
 OF_IMAGE = ("gate", "factor", "shift")
@@ -47,11 +47,11 @@ def views(shapes: Mapping[str, Shape]) -> Views | str:
 
 def patterns() -> Iterator[Pattern]:
     """Yield the pattern of each way to write a layer norm, and each order of operands."""
-    for norm in WAYS:
+    for norm, body in BODIES.items():
         for gate_first in (True, False):
             for other_first in (False, True):
-                made = partial(after_sum, norm, gate_first=gate_first, other_first=other_first)
-                yield Pattern(made(in_onnx=False), views=views, body=made(in_onnx=True))
+                made = partial(after_sum, gate_first=gate_first, other_first=other_first)
+                yield Pattern(made(norm, in_onnx=False), views=views, body=made(body, in_onnx=True))
 
 
 PATTERNS = tuple(patterns())

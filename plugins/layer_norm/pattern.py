@@ -49,4 +49,6 @@ def folded(shapes: Mapping[str, Shape]) -> Views:
 
 
 WAYS = (one_node, by_power, by_product, by_power_of_opset_18, by_product_of_opset_18)
+# How the body of an ONNX function writes each of them: the opsets of the last two have the one node.
+BODIES = dict(zip(WAYS, (one_node, by_power, by_product, one_node, one_node), strict=True))
 PATTERNS = tuple(Pattern(way, views=folded) for way in WAYS)

@@ -9,7 +9,7 @@ from typing import Any
 from lenet_trt.kernel.shapes import UNKNOWN, Shape
 from lenet_trt.pattern import Pattern, Views
 
-from ..layer_norm.pattern import WAYS
+from ..layer_norm.pattern import BODIES
 
 Norm = Callable[..., Any]
 
@@ -58,8 +58,8 @@ def views(shapes: Mapping[str, Shape]) -> Views | str:
 
 def patterns() -> Iterator[Pattern]:
     """Yield the pattern of each way to write a layer norm."""
-    for norm in WAYS:
-        yield Pattern(of(norm, in_onnx=False), views=views, body=of(norm, in_onnx=True))
+    for norm, body in BODIES.items():
+        yield Pattern(of(norm, in_onnx=False), views=views, body=of(body, in_onnx=True))
 
 
 PATTERNS = tuple(patterns())

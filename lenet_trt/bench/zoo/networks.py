@@ -64,6 +64,10 @@ def _hugging_face(name: str) -> Callable[[], torch.nn.Module]:
     return _made("lenet_trt.bench.zoo.hugging_face", name, "transformers")
 
 
+def _diffusers(name: str) -> Callable[[], torch.nn.Module]:
+    return _made("lenet_trt.bench.zoo.hugging_face_diffusers", name, "diffusers")
+
+
 def _imported(module: str, package: str) -> Any:
     try:
         return import_module(module)
@@ -119,8 +123,15 @@ ZOO: tuple[ZooNetwork, ...] = (
     ZooNetwork(
         "stable_diffusion",
         "two levels of Stable Diffusion 2.1's U-Net: convolutions, attention to pixels and words",
-        _made("lenet_trt.bench.zoo.stable_diffusion", "StableDiffusion", "diffusers"),
+        _diffusers("StableDiffusion"),
         {"latents": ZooInput((4, 64, 64)), "step": ZooInput(()), "words": ZooInput((77, 1024))},
+        ("noise",),
+    ),
+    ZooNetwork(
+        "dit",
+        "six layers of the diffusion transformer DiT-XL/2: norms that the step and the class scale and shift",
+        _diffusers("DiffusionTransformer"),
+        {"latents": ZooInput((4, 32, 32)), "step": ZooInput(()), "classes": ZooInput((), 1000)},
         ("noise",),
     ),
     ZooNetwork(

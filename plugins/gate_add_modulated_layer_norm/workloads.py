@@ -1,0 +1,26 @@
+"""Say what ``bench`` times of ``gate_add_modulated_layer_norm``: the tokens of ``modulated_layer_norm``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from lenet_trt.bench.rows import row_workloads
+from lenet_trt.bench.workload import Workload
+from lenet_trt.bench.workloads import Extent
+
+from ..modulated_layer_norm.workloads import SIZES, modulated
+from . import KERNEL
+
+
+def after_gate(
+    x: torch.Tensor, other: torch.Tensor, gate: torch.Tensor, *of_norm: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    total = gate[:, None] * x + other
+    return modulated(total, *of_norm), total
+
+
+def workloads(extent: Extent) -> Iterator[Workload]:
+    """Yield the tokens of each network, beside torch."""
+    yield from row_workloads(KERNEL, SIZES, after_gate, extent)

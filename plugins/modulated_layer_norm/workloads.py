@@ -1,0 +1,31 @@
+"""Say what ``bench`` times of the modulated layer norms: those of diffusion transformers, beside torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from lenet_trt.bench.rows import Rows, row_workloads
+from lenet_trt.bench.workload import Workload
+from lenet_trt.bench.workloads import Extent
+
+from . import KERNEL
+
+SIZES = (
+    Rows("DiT-XL/2, 1 image", (1, 256, 1152)),
+    Rows("DiT-XL/2, 32 images", (32, 256, 1152)),
+    Rows("PixArt at 1024 pixels", (2, 4096, 1152)),
+)
+
+
+def modulated(
+    x: torch.Tensor, factor: torch.Tensor, shift: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor
+) -> torch.Tensor:
+    norm = torch.nn.functional.layer_norm(x, scale.shape, scale, bias, 1e-5)
+    return norm * (1 + factor[:, None]) + shift[:, None]
+
+
+def workloads(extent: Extent) -> Iterator[Workload]:
+    """Yield the tokens of each network."""
+    yield from row_workloads(KERNEL, SIZES, modulated, extent)
