@@ -64,8 +64,13 @@ def _wanted(place: Place, taken: Set[int], others: Set[int]) -> bool:
     return declared is not None and place.neighbours.are_plugins(taken, declared.both, others)
 
 
-def neighbours(graph: WorkingGraph, uses: Uses, match: Match, read: Sequence[str]) -> Neighbours:
-    """Return the neighbours of a place, behind what only gives a tensor another shape."""
+def neighbours(
+    graph: WorkingGraph, uses: Uses, match: Match, read: Sequence[str], parts: Set[str] = frozenset()
+) -> Neighbours:
+    """Return the neighbours of a place, behind what only gives a tensor another shape.
+
+    ``parts``: of what is read, tensors of which the place reads a part, and which are small.
+    """
     nodes = uses.graph.node
 
     def giver(name: str) -> int | None:
@@ -84,7 +89,8 @@ def neighbours(graph: WorkingGraph, uses: Uses, match: Match, read: Sequence[str
 
     sizes = {name: count(graph.shape(name) or (None,)) or _UNKNOWN for name in read}
     givers = {name: index for name in read if (index := giver(name)) is not None}
-    large = [index for name, index in givers.items() if _SMALL * sizes[name] > max(sizes.values())]
+    largest = max(sizes.values(), default=0)
+    large = [index for name, index in givers.items() if name not in parts and _SMALL * sizes[name] > largest]
     given = match.outputs[0]
     of_first = frozenset() if given in uses.graph_outputs else frozenset(readers(given))
     return Neighbours(frozenset(givers.values()), of_first, frozenset(large).union(*map(readers, match.outputs)))

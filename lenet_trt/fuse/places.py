@@ -13,6 +13,7 @@ from lenet_trt.fuse.cut import Uses, title
 from lenet_trt.fuse.match import Match, find
 from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.packing_check import check_packing
+from lenet_trt.fuse.parts import read_in_place
 from lenet_trt.fuse.place_views import Input, OutputView, UnusableError, inputs_and_views
 from lenet_trt.fuse.quantized import quantization_around
 from lenet_trt.fuse.unclaimed import when_taken
@@ -145,7 +146,9 @@ def _place(
             )
         raise UnusableError(f"{weight} is computed in the network; {kernel.name} wants constant weights")
     inputs, shapes, dtypes, output_views = inputs_and_views(graph, match, values)
-    match = replace(match, outputs=tuple(graph.viewed_as(name) for name in match.outputs))
+    inputs, shapes, parts = read_in_place(graph, kernel, inputs, shapes)
+    outputs = tuple(graph.viewed_as(name) for name in match.outputs)
+    match = replace(match, outputs=outputs, attributes={**match.attributes, **parts})
     specialized = kernel.specialize(shapes, dtypes, match.attributes)
     if repeated := _repeated(kernel, shapes):
         raise UnusableError(repeated)
@@ -166,7 +169,8 @@ def _place(
     if quantized:
         raise UnusableError(quantized)
     read = [name for value in inputs for name in value.read]
-    around = neighbours(graph, uses, match, read)
+    in_parts = {name for value, tensor in zip(inputs, kernel.inputs, strict=True) if tensor.part for name in value.read}
+    around = neighbours(graph, uses, match, read, in_parts)
     joining = frozenset(index for index in around.readers if model.graph.node[index].op_type in kernel.joined_by)
     obstacle = uses.obstacle(match.origins, read, match.outputs)
     if obstacle:

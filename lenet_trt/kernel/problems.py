@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lenet_trt.kernel.attributes import attribute_sizes, chosen_values
+from lenet_trt.kernel.attributes import IntegerAttribute, attribute_sizes, chosen_values
 from lenet_trt.kernel.dims import ARCHITECTURE, MODEL_AXES, MULTIPROCESSORS, AxisValue, Condition, Dim, DimLike
 from lenet_trt.kernel.layouts import LAYOUTS, LEAST_RANK, LINEAR
 from lenet_trt.kernel.tensor_maps import FIRST_SM, UNIT_BYTES
@@ -29,6 +29,7 @@ def declaration_problems(kernel: Kernel) -> Iterator[str]:
     yield from _duplicates("variants", kernel.variants)
     yield from _type_problems(kernel)
     yield from _layout_problems(kernel)
+    yield from _part_problems(kernel)
     axes = {axis.name for axis in kernel.axes}
     attribute_problems = [problem for attribute in kernel.attributes for problem in attribute.problems()]
     yield from attribute_problems
@@ -82,6 +83,13 @@ def _type_problems(kernel: Kernel) -> Iterator[str]:
                 f"types {types.name} has no variant that runs any size on sm_{OLDEST_SM} and up "
                 "(one without when and prefer)"
             )
+
+
+def _part_problems(kernel: Kernel) -> Iterator[str]:
+    integers = {attribute.name for attribute in kernel.attributes if isinstance(attribute, IntegerAttribute)}
+    for tensor in kernel.inputs:
+        if tensor.part and (tensor.part not in integers or len(tensor.shape) < 2):
+            yield f"{tensor.name} has the part {tensor.part}; wanted an IntegerAttribute, and two axes or more"
 
 
 def _layout_problems(kernel: Kernel) -> Iterator[str]:

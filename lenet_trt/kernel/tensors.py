@@ -28,7 +28,9 @@ class Tensor:
 
     ``dtype`` is an element type ("float32") or a type variable ("T", macro ``TYPE_T``). A weight
     is constant in a network; the fuse step may rearrange it once. ``positive``: the smallest and largest number that
-    checks draw for it, as for the scales of quantized tensors (True: 0.05 and 0.2).
+    checks draw for it, as for the scales of quantized tensors (True: 0.05 and 0.2). ``part``: the attribute that says
+    which part of the tensor the kernel reads, where the axis before the last one counts parts. What a network slices
+    into equal parts is then read where it lies.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Tensor:
     weight: bool = False
     positive: bool | tuple[float, float] = False
     layout: str = LINEAR
+    part: str = ""
 
 
 @dataclass(frozen=True, eq=False)

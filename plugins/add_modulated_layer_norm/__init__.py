@@ -1,6 +1,7 @@
 """Declare ``add_modulated_layer_norm``: a residual connection, and the modulated layer norm of the sum."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +19,10 @@ def reference(
     shift: np.ndarray,
     scale: np.ndarray,
     bias: np.ndarray,
-    epsilon: float,
+    **attributes: Any,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the norm of the sum, and the sum."""
-    return modulated(x + other, factor, shift, scale, bias, epsilon), x + other
+    return modulated(x + other, factor, shift, scale, bias, **attributes), x + other
 
 
 NAME = "add_modulated_layer_norm"

@@ -1,6 +1,6 @@
 // add_modulated_layer_norm (see kernel.cu) with one or several rows a warp: for rows of up to a thousand elements.
 //
-// x and other [n, t, K], factor and shift [n, K], scale and bias [K] -> y [n, t, K], sum [n, t, K].
+// x and other [n, t, K], factor and shift [n, parts, K], scale and bias [K] -> y [n, t, K], sum [n, t, K].
 //
 // Mapping: layer_norm/lanes.cuh.
 // Bytes: x, other, sum and y once; what columns have from L1.
@@ -16,6 +16,6 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
   wait_for_previous_kernel();
   if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
   const layer_norm::Residual residual{other, sum};
-  const layer_norm::ModulatedNorm norm{{scale, bias}, factor, shift, static_cast<unsigned>(tokens)};
+  const layer_norm::ModulatedNorm norm{{scale, bias}, {factor, AXIS_FACTORS, ATTR_FACTOR_PART, tokens}, {shift, AXIS_SHIFTS, ATTR_SHIFT_PART, tokens}};
   layer_norm::rows_of_lanes(x, residual, norm, rows, y);
 }

@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from lenet_trt.kernel.shapes import Shape
 from lenet_trt.pattern import Pattern, Views
 
 from ..layer_norm.pattern import BODIES
-from ..modulated_layer_norm.pattern import between_axes, modulated, tokens_of
+from ..modulated_layer_norm.pattern import Norm, modulated, part, tokens_of
 
 
-def after_plain_sum(norm: Callable[..., Any], *, in_onnx: bool) -> Callable[..., Any]:
-    """Return a way to write a layer norm, modulated, behind a sum; ``in_onnx``: factors and shifts have two axes."""
+def after_plain_sum(norm: Norm) -> Norm:
+    """Return a way to write a layer norm, modulated, behind a sum."""
 
     def graph(op: Any, x: Any, other: Any, factor: Any, shift: Any, scale: Any, bias: Any, epsilon: Any) -> Any:
-        if in_onnx:
-            factor, shift = (between_axes(op, each) for each in (factor, shift))
         total = op.Add(x, other)
         return modulated(op, norm(op, total, scale, bias, epsilon), factor, shift), total
 
-    graph.__name__ = f"sum_before_{norm.__name__}_{in_onnx}"
+    graph.__name__ = f"sum_before_{norm.__name__}"
     return graph
+
+
+def in_onnx(norm: Norm) -> Norm:
+    """Return the same with factors and shifts that are parts of tensors."""
+
+    def body(
+        op: Any,
+        x: Any,
+        other: Any,
+        factor: Any,
+        shift: Any,
+        scale: Any,
+        bias: Any,
+        epsilon: Any,
+        factor_part: Any,
+        shift_part: Any,
+    ) -> Any:
+        of_images = part(op, factor, factor_part), part(op, shift, shift_part)
+        return after_plain_sum(norm)(op, x, other, *of_images, scale, bias, epsilon)
+
+    return body
 
 
 def views(shapes: Mapping[str, Shape]) -> Views | str:
@@ -36,7 +55,4 @@ def views(shapes: Mapping[str, Shape]) -> Views | str:
     return Views(inputs={**found, "other": found["x"]}, outputs={"y": x, "sum": x}, like="x")
 
 
-PATTERNS = tuple(
-    Pattern(after_plain_sum(norm, in_onnx=False), views=views, body=after_plain_sum(body, in_onnx=True))
-    for norm, body in BODIES.items()
-)
+PATTERNS = tuple(Pattern(after_plain_sum(norm), views=views, body=in_onnx(body)) for norm, body in BODIES.items())

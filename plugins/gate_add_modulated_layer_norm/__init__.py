@@ -1,13 +1,14 @@
 """Declare ``gate_add_modulated_layer_norm``: a gated residual connection, and the modulated layer norm of the sum."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lenet_trt.kernel import Tensor
 
 from ..layer_norm.declaration import WEIGHTS, k, variants
-from ..modulated_layer_norm.declaration import OF_IMAGE, ROWS, X, Y, modulated, n, norm_of_tokens, t
+from ..modulated_layer_norm.declaration import OF_IMAGE, ROWS, X, Y, gates, modulated, n, norm_of_tokens, t
 from .pattern import PATTERNS
 
 
@@ -19,21 +20,24 @@ def reference(
     shift: np.ndarray,
     scale: np.ndarray,
     bias: np.ndarray,
-    epsilon: float,
+    *,
+    gate_part: int,
+    **attributes: Any,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the norm of the sum, and the sum."""
-    total = gate[:, np.newaxis] * x + other
-    return modulated(total, factor, shift, scale, bias, epsilon), total
+    total = gate[:, gate_part, np.newaxis] * x + other
+    return modulated(total, factor, shift, scale, bias, **attributes), total
 
 
 NAME = "gate_add_modulated_layer_norm"
 KERNEL = norm_of_tokens(
     name=NAME,
+    gated=True,
     doc="sum = gate * x + other; y = LayerNormalization(sum, scale, bias) * (1 + factor) + shift",
     inputs=(
         X,
         Tensor("other", (n, t, k), "T", "tokens that are added"),
-        Tensor("gate", (n, k), "T", "factors of an image's columns"),
+        Tensor("gate", (n, gates, k), "T", "factors of x's columns; a part of each image", part="gate_part"),
         *OF_IMAGE,
         *WEIGHTS,
     ),

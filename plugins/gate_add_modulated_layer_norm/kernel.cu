@@ -1,6 +1,6 @@
 // gate_add_modulated_layer_norm: sum = gate * x + other; y = modulated_layer_norm(sum), over each row; any architecture.
 //
-// x and other [n, t, K], gate, factor and shift [n, K], scale and bias [K] -> y [n, t, K], sum [n, t, K].
+// x and other [n, t, K], gate, factor and shift [n, parts, K], scale and bias [K] -> y [n, t, K], sum [n, t, K].
 //
 // Mapping: layer_norm/block.cuh, a block a row. The other variants keep the row in registers.
 // Bytes: x, other, sum and y once from DRAM, the sum three times from L2.
@@ -15,7 +15,7 @@ extern "C" __global__ void __launch_bounds__(layer_norm::kThreads)
             T* __restrict__ y, T* __restrict__ sum) {
   wait_for_previous_kernel();
   if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
-  const layer_norm::GatedResidual residual{{other, sum}, gate, static_cast<unsigned>(tokens)};
-  const layer_norm::ModulatedNorm norm{{scale, bias}, factor, shift, static_cast<unsigned>(tokens)};
+  const layer_norm::GatedResidual residual{{other, sum}, {gate, AXIS_GATES, ATTR_GATE_PART, tokens}};
+  const layer_norm::ModulatedNorm norm{{scale, bias}, {factor, AXIS_FACTORS, ATTR_FACTOR_PART, tokens}, {shift, AXIS_SHIFTS, ATTR_SHIFT_PART, tokens}};
   layer_norm::block_of_row(x, residual, norm, y);
 }

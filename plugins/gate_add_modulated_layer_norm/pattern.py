@@ -2,36 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lenet_trt.kernel.shapes import Shape
 from lenet_trt.pattern import Pattern, Views
 
 from ..layer_norm.pattern import BODIES
-from ..modulated_layer_norm.pattern import between_axes, modulated, tokens_of
+from ..modulated_layer_norm.pattern import Norm, modulated, part, tokens_of
 
 OF_IMAGE = ("gate", "factor", "shift")
 
 
-def after_sum(norm: Callable[..., Any], *, gate_first: bool, other_first: bool, in_onnx: bool) -> Callable[..., Any]:
-    """Return a way to write a layer norm, modulated, behind the sum with its operands in one order.
-
-    ``in_onnx``: what belongs to an image has two axes.
-    """
+def after_sum(norm: Norm, *, gate_first: bool, other_first: bool) -> Norm:
+    """Return a way to write a layer norm, modulated, behind the sum with its operands in one order."""
 
     def graph(
         op: Any, x: Any, other: Any, gate: Any, factor: Any, shift: Any, scale: Any, bias: Any, epsilon: Any
     ) -> Any:
-        if in_onnx:
-            gate, factor, shift = (between_axes(op, each) for each in (gate, factor, shift))
         let_through = op.Mul(gate, x) if gate_first else op.Mul(x, gate)
         total = op.Add(other, let_through) if other_first else op.Add(let_through, other)
         return modulated(op, norm(op, total, scale, bias, epsilon), factor, shift), total
 
-    graph.__name__ = f"{norm.__name__}_{gate_first}_{other_first}_{in_onnx}"
+    graph.__name__ = f"{norm.__name__}_{gate_first}_{other_first}"
     return graph
+
+
+def in_onnx(norm: Norm, **order: bool) -> Norm:
+    """Return the same with gates, factors and shifts that are parts of tensors."""
+
+    def body(
+        op: Any,
+        x: Any,
+        other: Any,
+        gate: Any,
+        factor: Any,
+        shift: Any,
+        scale: Any,
+        bias: Any,
+        epsilon: Any,
+        factor_part: Any,
+        shift_part: Any,
+        gate_part: Any,
+    ) -> Any:
+        parts = ((gate, gate_part), (factor, factor_part), (shift, shift_part))
+        return after_sum(norm, **order)(op, x, other, *(part(op, *each) for each in parts), scale, bias, epsilon)
+
+    return body
 
 
 def views(shapes: Mapping[str, Shape]) -> Views | str:
@@ -50,8 +67,8 @@ def patterns() -> Iterator[Pattern]:
     for norm, body in BODIES.items():
         for gate_first in (True, False):
             for other_first in (False, True):
-                made = partial(after_sum, gate_first=gate_first, other_first=other_first)
-                yield Pattern(made(norm, in_onnx=False), views=views, body=made(body, in_onnx=True))
+                order = {"gate_first": gate_first, "other_first": other_first}
+                yield Pattern(after_sum(norm, **order), views=views, body=in_onnx(body, **order))
 
 
 PATTERNS = tuple(patterns())

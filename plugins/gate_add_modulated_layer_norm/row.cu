@@ -1,6 +1,6 @@
 // gate_add_modulated_layer_norm (see kernel.cu) with a block a row: for rows of more than a thousand elements.
 //
-// x and other [n, t, K], gate, factor and shift [n, K], scale and bias [K] -> y [n, t, K], sum [n, t, K].
+// x and other [n, t, K], gate, factor and shift [n, parts, K], scale and bias [K] -> y [n, t, K], sum [n, t, K].
 //
 // Mapping: layer_norm/row.cuh, one block a row, of as many threads as the variant declares.
 // Bytes: x, other, sum and y once; what columns have from L2.
@@ -15,7 +15,7 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
             T* __restrict__ y, T* __restrict__ sum) {
   wait_for_previous_kernel();
   if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
-  const layer_norm::GatedResidual residual{{other, sum}, gate, static_cast<unsigned>(tokens)};
-  const layer_norm::ModulatedNorm norm{{scale, bias}, factor, shift, static_cast<unsigned>(tokens)};
+  const layer_norm::GatedResidual residual{{other, sum}, {gate, AXIS_GATES, ATTR_GATE_PART, tokens}};
+  const layer_norm::ModulatedNorm norm{{scale, bias}, {factor, AXIS_FACTORS, ATTR_FACTOR_PART, tokens}, {shift, AXIS_SHIFTS, ATTR_SHIFT_PART, tokens}};
   layer_norm::row_in_registers<LAUNCH_THREADS>(x, residual, norm, y);
 }

@@ -38,7 +38,7 @@ __device__ __forceinline__ void block_of_row(Source x, Residual residual, Norm n
     for (int begin = threadIdx.x; begin < Packs::kPacks; begin += kAhead * kThreads) {
       const Packs packs(x, blockIdx.x, begin, 0.0f), other(residual.other, blockIdx.x, begin, 0.0f);
       if constexpr (Residual::kGates) {
-        const auto gate = [&](int column) { return to_float(residual.template gates<1>(blockIdx.x, column).value[0]); };
+        const auto gate = [&](int column) { return to_float(residual.gates.template of<1>(blockIdx.x, column).value[0]); };
         packs.store(residual.sum, [&](int i, int j) { return fmaf(gate(packs.column(i, j)), packs.value(i, j), other.value(i, j)); });
       } else {
         packs.store(residual.sum, [&](int i, int j) { return packs.value(i, j) + other.value(i, j); });
@@ -55,7 +55,7 @@ __device__ __forceinline__ void block_of_row(Source x, Residual residual, Norm n
       const int column = packs.column(i, j);
       const float value = normalized(packs.value(i, j), mean, inverse, norm.scale[column], norm.template biases<1>(column).value[0]);
       if constexpr (Norm::kModulates) {
-        return modulated(value, norm.template factors<1>(blockIdx.x, column).value[0], norm.template shifts<1>(blockIdx.x, column).value[0]);
+        return modulated(value, norm.factors.template of<1>(blockIdx.x, column).value[0], norm.shifts.template of<1>(blockIdx.x, column).value[0]);
       } else {
         return value;
       }

@@ -49,7 +49,7 @@ __device__ __forceinline__ void rows_of_lanes(Source x, Residual residual, Norm 
       for (int i = 0; i < kEach; ++i) {
         if (column(i) >= kLength) break;
         if constexpr (Residual::kGates) {
-          const Part gates = residual.template gates<kWidth>(min(index, rows - 1), column(i));
+          const Part gates = residual.gates.template of<kWidth>(min(index, rows - 1), column(i));
 #pragma unroll
           for (int j = 0; j < kWidth; ++j) part[r][i].value[j] = added(part[r][i].value[j], other[r][i].value[j], gates.value[j]);
         } else {
@@ -94,7 +94,7 @@ __device__ __forceinline__ void rows_of_lanes(Source x, Residual residual, Norm 
       Part out;
       if constexpr (Norm::kModulates) {
         const size_t row = min(index, rows - 1);
-        const Part factors = norm.template factors<kWidth>(row, column(i)), shifts = norm.template shifts<kWidth>(row, column(i));
+        const Part factors = norm.factors.template of<kWidth>(row, column(i)), shifts = norm.shifts.template of<kWidth>(row, column(i));
 #pragma unroll
         for (int j = 0; j < kWidth; ++j) out.value[j] = from_float<T>(modulated(value(j), factors.value[j], shifts.value[j]));
       } else {

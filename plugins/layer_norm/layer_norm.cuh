@@ -40,22 +40,25 @@ struct RmsNorm {
   }
 };
 
+// What the columns of each image have: one part of a tensor [images, parts, K].
+struct OfImages {
+  const T* __restrict__ first;  // of the first image
+  const size_t pitch;           // from image to image
+  const unsigned tokens;        // rows of an image
+
+  __device__ __forceinline__ OfImages(const T* tensor, int parts, int part, int tokens)
+      : first(tensor + static_cast<size_t>(part) * kLength), pitch(static_cast<size_t>(parts) * kLength), tokens(tokens) {}
+
+  template <int kCount>
+  __device__ __forceinline__ Vector<T, kCount> of(size_t row, int column) const {
+    return load_vector<kCount>(first + row / tokens * pitch + column);
+  }
+};
+
 // A layer norm, of which each image has factors and shifts of the columns besides: * (1 + factor) + shift. Rows are whole packs.
 struct ModulatedNorm : LayerNorm {
   static constexpr bool kModulates = true;
-  const T* __restrict__ factor;
-  const T* __restrict__ shift;
-  const unsigned tokens;  // rows of an image
-
-  __device__ __forceinline__ size_t of_image(size_t row) const { return row / tokens * kLength; }
-  template <int kCount>
-  __device__ __forceinline__ Vector<T, kCount> factors(size_t row, int column) const {
-    return load_vector<kCount>(factor + of_image(row) + column);
-  }
-  template <int kCount>
-  __device__ __forceinline__ Vector<T, kCount> shifts(size_t row, int column) const {
-    return load_vector<kCount>(shift + of_image(row) + column);
-  }
+  const OfImages factors, shifts;
 };
 
 __device__ __forceinline__ float modulated(float value, T factor, T shift) { return fmaf(value, 1.0f + to_float(factor), to_float(shift)); }
@@ -87,13 +90,7 @@ struct Residual {
 // The sum of other and of x, times a gate that the columns of each image have. Rows are whole packs.
 struct GatedResidual : Residual {
   static constexpr bool kGates = true;
-  const T* __restrict__ gate;
-  const unsigned tokens;  // rows of an image
-
-  template <int kCount>
-  __device__ __forceinline__ Vector<T, kCount> gates(size_t row, int column) const {
-    return load_vector<kCount>(gate + row / tokens * kLength + column);
-  }
+  const OfImages gates;
 };
 
 __device__ __forceinline__ T added(T a, T b) { return from_float<T>(to_float(a) + to_float(b)); }

@@ -18,7 +18,7 @@ __device__ __forceinline__ void row_in_registers(Source x, Residual residual, No
     for (int i = 0; i < Packs::kEach; ++i) {
       if constexpr (Residual::kGates) {
         if (!packs.whole(i)) continue;
-        const Pack16<T> gates = residual.template gates<Packs::kWide>(blockIdx.x, packs.first_of(i));
+        const Pack16<T> gates = residual.gates.template of<Packs::kWide>(blockIdx.x, packs.first_of(i));
 #pragma unroll
         for (int j = 0; j < Packs::kWide; ++j) {
           packs.pack[i].value[j] = added(packs.pack[i].value[j], other.pack[i].value[j], gates.value[j]);
@@ -65,8 +65,8 @@ __device__ __forceinline__ void row_in_registers(Source x, Residual residual, No
         const auto value = [&](int j) { return normalized(packs.value(i, j), mean, inverse, scales.value[j], biases.value[j]); };
         Pack16<T> out;
         if constexpr (Norm::kModulates) {
-          const Pack16<T> factors = norm.template factors<Packs::kWide>(blockIdx.x, packs.first_of(i));
-          const Pack16<T> shifts = norm.template shifts<Packs::kWide>(blockIdx.x, packs.first_of(i));
+          const Pack16<T> factors = norm.factors.template of<Packs::kWide>(blockIdx.x, packs.first_of(i));
+          const Pack16<T> shifts = norm.shifts.template of<Packs::kWide>(blockIdx.x, packs.first_of(i));
 #pragma unroll
           for (int j = 0; j < Packs::kWide; ++j) out.value[j] = from_float<T>(modulated(value(j), factors.value[j], shifts.value[j]));
         } else {

@@ -14,13 +14,14 @@ static_assert(sizeof(T) == 2);
 #define TOKENS_PARAMETER
 #ifdef GATES_SUMS
 constexpr bool kAdds = true, kGates = true;
+constexpr int kGateParts = AXIS_GATES, kGatePart = ATTR_GATE_PART;
 #define OTHER_PARAMETER , const T *__restrict__ other, const T *__restrict__ gate
 #undef TOKENS_PARAMETER
 #define TOKENS_PARAMETER , int tokens
 #define OTHER_ARGUMENT , other, gate, tokens
 #define OTHER_MEMBER          \
   const T* __restrict__ other; \
-  const T* __restrict__ gate; /* [images, O] */ \
+  const T* __restrict__ gate; /* [images, parts, O] */ \
   const int tokens; /* rows of an image */
 #elif defined(ADDS_OTHER)
 constexpr bool kAdds = true, kGates = false;
@@ -53,7 +54,7 @@ struct Outputs {
   template <int kCount>
   __device__ __forceinline__ Vector<T, kCount> gates(int row, int column) const {
     if constexpr (kGates) {
-      return load_vector<kCount>(gate + (static_cast<size_t>(row / tokens) * kOutputs + column));
+      return load_vector<kCount>(gate + (static_cast<size_t>(row / tokens * kGateParts + kGatePart) * kOutputs + column));
     } else {
       return {};
     }

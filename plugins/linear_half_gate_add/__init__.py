@@ -15,20 +15,29 @@ from ..linear import reference as dense
 from ..linear.declaration import BIAS, HOPPER, Product, W
 from ..linear.packing import inputs_of_x, to_rows, weights_in_blocks
 from ..linear_half import pack
-from ..modulated_layer_norm.declaration import ROWS, n, t
-from ..modulated_layer_norm.pattern import between_axes, tokens_of
+from ..modulated_layer_norm.declaration import GATES, PART_OF_GATES, ROWS, gates, n, part_of, t
+from ..modulated_layer_norm.pattern import part, tokens_of
 from ..windows.activation import ACTIVATION, ACTIVATIONS
 from ..windows.declaration import IN_FLOATS, rows_in_groups
 
 NAME = "linear_half_gate_add"
+SIX = {"gates": 6, "gate_part": 5}
 LAYER = Product(ROWS, inputs, outputs, extras=(ROWS, t), mapped=True)
 
 
 def reference(
-    x: np.ndarray, other: np.ndarray, gate: np.ndarray, weights: np.ndarray, bias: np.ndarray, *, activation: str
+    x: np.ndarray,
+    other: np.ndarray,
+    gate: np.ndarray,
+    weights: np.ndarray,
+    bias: np.ndarray,
+    *,
+    activation: str,
+    gate_part: int,
 ) -> np.ndarray:
     """Compute the layer, let it through the gate, add, then compute the activation."""
-    return ACTIVATIONS[activation](gate[:, np.newaxis] * dense(x, weights, bias, activation="none") + other)
+    through = gate[:, gate_part, np.newaxis] * dense(x, weights, bias, activation="none")
+    return ACTIVATIONS[activation](through + other)
 
 
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
@@ -47,10 +56,10 @@ def nodes(*, gate_first: bool, other_first: bool) -> Callable[..., Any]:
     return graph
 
 
-def in_onnx(op: Any, x: Any, other: Any, gate: Any, w: Any, bias: Any) -> Any:
-    """The same in ONNX, whose Gemm has two axes, of gates with two axes."""
+def in_onnx(op: Any, x: Any, other: Any, gate: Any, w: Any, bias: Any, gate_part: Any) -> Any:
+    """The same in ONNX, whose Gemm has two axes, of gates that are a part of a tensor."""
     y = op.Add(op.MatMul(x, op.Transpose(w, perm=[1, 0])), bias)
-    return op.Add(op.Mul(between_axes(op, gate), y), other)
+    return op.Add(op.Mul(part(op, gate, gate_part), y), other)
 
 
 def views(shapes: Mapping[str, Shape]) -> Views | str:
@@ -78,33 +87,34 @@ KERNEL = Kernel(
     axes=(
         Axis("n", "images"),
         Axis("t", "tokens of an image"),
+        GATES,
         Axis("in", "inputs", static=True),
         Axis("out", "outputs", static=True),
     ),
     inputs=(
         Tensor("x", (n, t, inputs), "T", "tokens"),
         Tensor("other", (n, t, outputs), "T", "what is added"),
-        Tensor("gate", (n, outputs), "T", "factors of an image's outputs"),
+        Tensor("gate", (n, gates, outputs), "T", "factors of outputs; a part of each image", part="gate_part"),
         weights_in_blocks(LAYER),
         BIAS,
     ),
     outputs=(Tensor("y", (n, t, outputs), "T", "tokens"),),
     types=float_types()[1:],
-    attributes=(ACTIVATION,),
-    requires=LAYER.requires,
+    attributes=(ACTIVATION, part_of("gate")),
+    requires=LAYER.requires & PART_OF_GATES,
     packing=Packing((W, BIAS), pack, unpack),
     variants=(*LAYER.wide(), *LAYER.narrow(element_bytes=2), LAYER.direct(f"{NAME}_direct")),
     patterns=tuple(patterns()),
     reference=reference,
     examples=(
-        {"n": 1, "t": 15, "in": 32, "out": 40, "activation": "none"},
-        {"n": 7, "t": 19, "in": 512, "out": 96, "activation": "none"},
-        {"n": 3, "t": 90, "in": 160, "out": 264, "activation": "relu"},
-        {"n": 2, "t": 256, "in": 1152, "out": 1152, "activation": "none"},
-        {"n": 4, "t": 1024, "in": 1536, "out": 1536, "activation": "none"},
+        {"n": 1, "t": 15, "gates": 1, "in": 32, "out": 40, "activation": "none"},
+        {"n": 7, "t": 19, **SIX, "in": 512, "out": 96, "activation": "none"},
+        {"n": 3, "t": 90, **SIX, "in": 160, "out": 264, "activation": "relu"},
+        {"n": 2, "t": 256, **SIX, "in": 1152, "out": 1152, "activation": "none"},
+        {"n": 4, "t": 1024, "gates": 1, "in": 1536, "out": 1536, "activation": "none"},
         # Several tiles a multiprocessor, of up to 256 and up to 192 outputs, with many inputs.
-        {"n": 41, "t": 140, "in": 960, "out": 1024, "activation": "none"},
-        {"n": 3, "t": 1400, "in": 960, "out": 1280, "activation": "none"},
+        {"n": 41, "t": 140, "gates": 1, "in": 960, "out": 1024, "activation": "none"},
+        {"n": 3, "t": 1400, **SIX, "in": 960, "out": 1280, "activation": "none"},
     ),
     in_groups=rows_in_groups(ROWS, outputs),
     beside_plugins=BesidePlugins(both=True, sizes=HOPPER),

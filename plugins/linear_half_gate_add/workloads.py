@@ -12,20 +12,21 @@ from lenet_trt.bench.workload import Workload
 from lenet_trt.bench.workloads import Extent
 
 SIZES = ((1152, 1152), (4608, 1152))
+PARTS, GATE = 6, 2
 
 
 def layer_gate_and_sum(
     x: torch.Tensor, other: torch.Tensor, gate: torch.Tensor, w: torch.Tensor, bias: torch.Tensor
 ) -> torch.Tensor:
     """Compute the layer of each token, let it through the gate of its image, and add."""
-    return gate[:, None] * F.linear(x, w, bias) + other
+    return gate[:, GATE, None] * F.linear(x, w, bias) + other
 
 
 def layer(inputs: int, outputs: int) -> Layer:
     """Return a layer of 256 tokens an image."""
     name = f"linear {inputs} to {outputs}, a gate and a residual"
-    axes = {"t": 256, "in": inputs, "out": outputs}
-    return Layer(name, "linear_half_gate_add", axes, layer_gate_and_sum, {"activation": "none"})
+    axes = {"t": 256, "gates": PARTS, "in": inputs, "out": outputs}
+    return Layer(name, "linear_half_gate_add", axes, layer_gate_and_sum, {"activation": "none", "gate_part": GATE})
 
 
 def layers(extent: Extent) -> Iterator[Workload]:

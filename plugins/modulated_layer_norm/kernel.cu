@@ -1,6 +1,6 @@
 // modulated_layer_norm: y = ((x - mean) / sqrt(variance + epsilon) * scale + bias) * (1 + factor) + shift, over each row; any architecture.
 //
-// x [n, t, K], factor and shift [n, K], scale and bias [K] -> y [n, t, K].
+// x [n, t, K], factor and shift [n, parts, K], scale and bias [K] -> y [n, t, K].
 //
 // Mapping: layer_norm/block.cuh, a block a row. The other variants keep the row in registers.
 // Bytes: x and y once from DRAM, x twice more from L2.
@@ -14,6 +14,6 @@ extern "C" __global__ void __launch_bounds__(layer_norm::kThreads)
             const T* __restrict__ bias, int rows, int tokens, T* __restrict__ y) {
   wait_for_previous_kernel();
   if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
-  const layer_norm::ModulatedNorm norm{{scale, bias}, factor, shift, static_cast<unsigned>(tokens)};
+  const layer_norm::ModulatedNorm norm{{scale, bias}, {factor, AXIS_FACTORS, ATTR_FACTOR_PART, tokens}, {shift, AXIS_SHIFTS, ATTR_SHIFT_PART, tokens}};
   layer_norm::block_of_row(x, layer_norm::NoResidual{}, norm, y);
 }

@@ -18,25 +18,34 @@ def modulated(op: Any, y: Any, factor: Any, shift: Any) -> Any:
     return op.Add(op.Mul(y, op.Add(factor, 1.0)), shift)
 
 
-def of(norm: Norm, *, in_onnx: bool) -> Norm:
-    """Return a way to write a layer norm, modulated; ``in_onnx``: factors and shifts have two axes."""
+def of(norm: Norm) -> Norm:
+    """Return a way to write a layer norm, modulated."""
 
     def graph(op: Any, x: Any, factor: Any, shift: Any, scale: Any, bias: Any, epsilon: Any) -> Any:
-        if in_onnx:
-            factor, shift = (between_axes(op, each) for each in (factor, shift))
         return modulated(op, norm(op, x, scale, bias, epsilon), factor, shift)
 
-    graph.__name__ = f"modulated_{norm.__name__}_{in_onnx}"
+    graph.__name__ = f"modulated_{norm.__name__}"
     return graph
 
 
-def between_axes(op: Any, of_images: Any) -> Any:
-    """Give [n, k] an axis for tokens."""
-    return op.Reshape(of_images, op.ints(0, 1, -1))
+def in_onnx(norm: Norm) -> Norm:
+    """Return the same with factors and shifts that are parts of tensors."""
+
+    def body(
+        op: Any, x: Any, factor: Any, shift: Any, scale: Any, bias: Any, epsilon: Any, factor_part: Any, shift_part: Any
+    ) -> Any:
+        return of(norm)(op, x, part(op, factor, factor_part), part(op, shift, shift_part), scale, bias, epsilon)
+
+    return body
+
+
+def part(op: Any, tensor: Any, which: Any) -> Any:
+    """Take a part of [n, parts, k], as [n, 1, k]."""
+    return op.Gather(tensor, which, axis=1)
 
 
 def tokens_of(shapes: Mapping[str, Shape], x: str, images: tuple[str, ...]) -> dict[str, Shape] | str:
-    """Return x as [n, t, k], and what belongs to an image as [n, k]; or why that cannot be done."""
+    """Return x as [n, t, k], and what belongs to an image as [n, 1, k]; or why that cannot be done."""
     (*lead, _), columns = shapes[x], shapes["scale"]
     if not lead:
         return f"{x} has no images"
@@ -45,7 +54,7 @@ def tokens_of(shapes: Mapping[str, Shape], x: str, images: tuple[str, ...]) -> d
         if shapes[name] != (batch, *[1] * len(tokens), *columns):
             return f"{name} {list(shapes[name])} is not of the images of {list(shapes[x])}"
     whole = UNKNOWN if UNKNOWN in tokens else prod(tokens)
-    return {x: (batch, whole, *columns), **dict.fromkeys(images, (batch, *columns))}
+    return {x: (batch, whole, *columns), **dict.fromkeys(images, (batch, 1, *columns))}
 
 
 def views(shapes: Mapping[str, Shape]) -> Views | str:
@@ -59,7 +68,7 @@ def views(shapes: Mapping[str, Shape]) -> Views | str:
 def patterns() -> Iterator[Pattern]:
     """Yield the pattern of each way to write a layer norm."""
     for norm, body in BODIES.items():
-        yield Pattern(of(norm, in_onnx=False), views=views, body=of(body, in_onnx=True))
+        yield Pattern(of(norm), views=views, body=in_onnx(body))
 
 
 PATTERNS = tuple(patterns())

@@ -12,18 +12,25 @@ from lenet_trt.bench.workloads import Extent
 
 from . import KERNEL
 
-SIZES = (
-    Rows("DiT-XL/2, 1 image", (1, 256, 1152)),
-    Rows("DiT-XL/2, 32 images", (32, 256, 1152)),
-    Rows("PixArt at 1024 pixels", (2, 4096, 1152)),
+WIDTH, PARTS = 1152, 6
+TOKENS = {"DiT-XL/2, 1 image": (1, 256), "DiT-XL/2, 32 images": (32, 256), "PixArt at 1024 pixels": (2, 4096)}
+SIZES = tuple(
+    Rows(name, (*tokens, PARTS, PARTS, WIDTH), {"factor_part": 1, "shift_part": 0}) for name, tokens in TOKENS.items()
 )
 
 
 def modulated(
-    x: torch.Tensor, factor: torch.Tensor, shift: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor
+    x: torch.Tensor,
+    factor: torch.Tensor,
+    shift: torch.Tensor,
+    scale: torch.Tensor,
+    bias: torch.Tensor,
+    *,
+    factor_part: int,
+    shift_part: int,
 ) -> torch.Tensor:
     norm = torch.nn.functional.layer_norm(x, scale.shape, scale, bias, 1e-5)
-    return norm * (1 + factor[:, None]) + shift[:, None]
+    return norm * (1 + factor[:, factor_part, None]) + shift[:, shift_part, None]
 
 
 def workloads(extent: Extent) -> Iterator[Workload]:

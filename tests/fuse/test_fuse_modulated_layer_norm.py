@@ -54,6 +54,40 @@ class Summed(Gated):
         return [*super().of_image(x)[:2], torch.ones(())]
 
 
+class InParts(Gated):
+    """Have a layer that gives what an image has side by side, as a DiT."""
+
+    parts = 6
+
+    def __init__(self) -> None:
+        super().__init__(affine=True)
+        self.layer = torch.nn.Linear(WIDTH, self.parts * WIDTH)
+
+    def of_image(self, x: torch.Tensor) -> list[torch.Tensor]:
+        shift, factor, gate = self.layer(x[:, 0]).chunk(self.parts, dim=1)[:3]
+        return [factor[:, None], shift[:, None], gate[:, None]]
+
+
+class WithTable(InParts):
+    """Add a table to what an image has, one part after another, as a PixArt."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.randn(self.parts, WIDTH))
+
+    def of_image(self, x: torch.Tensor) -> list[torch.Tensor]:
+        parts = (self.table[None] + self.layer(x[:, 0]).reshape(-1, self.parts, WIDTH)).chunk(self.parts, dim=1)
+        return [parts[4], parts[3], parts[5]]
+
+
+class Uneven(InParts):
+    """Have parts that begin anywhere."""
+
+    def of_image(self, x: torch.Tensor) -> list[torch.Tensor]:
+        layer = self.layer(x[:, 0])
+        return [layer[:, None, start : start + WIDTH] for start in (3, 3 + WIDTH, 3 + 2 * WIDTH)]
+
+
 class OfTokens(Modulated):
     """Have factors for each token."""
 
@@ -100,6 +134,29 @@ def test_the_gate_and_the_sum_are_in_it(opset: int) -> None:
 @pytest.mark.parametrize("opset", OPSETS)
 def test_the_sum_may_have_no_gate(opset: int) -> None:
     assert taken(exported(Summed(affine=True), opset), ADDS) == {ADDS: 1}
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize(("module", "parts"), [(InParts, (1, 0, 2)), (WithTable, (4, 3, 5))])
+def test_parts_of_a_tensor_are_read_where_they_lie(
+    module: type[InParts], parts: tuple[int, int, int], opset: int
+) -> None:
+    model = exported(module(), opset)
+    assert taken(model, GATES) == {GATES: 1}
+    fused = fuse(model, [GATES]).model
+    (plugin,) = (node for node in fused.graph.node if node.op_type == GATES)
+    seen = {entry.name: entry.i for entry in plugin.attribute}
+    assert tuple(seen[f"{name}_part"] for name in ("factor", "shift", "gate")) == parts
+    sliced = [node for node in fused.graph.node if node.op_type in ("Slice", "Split")]
+    assert not {name for node in sliced for name in node.output} & set(plugin.input)
+    assert len(sliced) < len([node for node in model.graph.node if node.op_type in ("Slice", "Split")])
+
+
+def test_other_parts_are_slices() -> None:
+    model = exported(Uneven())
+    assert taken(model, GATES) == {GATES: 1}
+    (plugin,) = (node for node in fuse(model, [GATES]).model.graph.node if node.op_type == GATES)
+    assert {entry.i for entry in plugin.attribute if entry.name.endswith("_part")} == {0}
 
 
 @pytest.mark.parametrize("module", [OfTokens, WithoutOne])

@@ -14,10 +14,6 @@ from lenet_trt.kernel import registry
 # such numbers of channels.
 SIZES: Mapping[str, tuple[Mapping[str, int], ...]] = {
     **dict.fromkeys(("layer_norm", "add_rms_norm"), tuple({"rows": 5, "k": k} for k in (7, 96, 44, 2083))),
-    **dict.fromkeys(
-        ("modulated_layer_norm", "add_modulated_layer_norm", "gate_add_modulated_layer_norm"),
-        tuple({"n": 3, "t": 5, "k": k} for k in (8, 96, 40, 2088)),
-    ),
     "merge_layer_norm": (
         {"n": 3, "h": 2, "w": 10, "k": 28},
         {"n": 1, "h": 6, "w": 6, "k": 96},
