@@ -13,6 +13,8 @@ from ..dense.declaration import inputs, n, outputs
 
 EIGHT, CHUNK = 8, 32
 DIRECT_THREADS = 128
+# What linear_half/few_rows.cuh says: from so many outputs on a block has 16 of them, of fewer 8.
+FEW_ROWS_THREADS, MANY_OUTPUTS = 256, 2048
 # What tile.cuh says.
 ROWS, THREADS = 128, 384
 MOST_STAYING = 2048  # columns of chunks, 64 bytes each
@@ -159,6 +161,22 @@ class Product:
             make("by4_wgmma", splits=4, prefer=(4 * tiles <= AT_ONCE) & (chunks >= 4)),
             make("by2_wgmma", splits=2, prefer=(2 * tiles <= MULTIPROCESSORS) & (chunks >= 12)),
             make("wgmma", stored_bytes=STORED_BYTES if element_bytes == 2 else 0),
+        )
+
+    def few_rows(self) -> tuple[Variant, ...]:
+        """Make the variants for so few rows that reading the weights takes the time, of elements of two bytes."""
+        eights = 1 + minimum(self.outputs // MANY_OUTPUTS, 1)  # of outputs, that a block has
+        grid = ceil_div(self.outputs // EIGHT, eights)
+        return tuple(
+            Variant(
+                f"few{most}",
+                Launch((grid, 1, 1), (FEW_ROWS_THREADS, 1, 1), self.extras),
+                f"up to {most} rows and 8 or 16 outputs a block, whose warps divide the inputs",
+                source="few_rows.cu",
+                min_sm=80,
+                when=self.rows <= most,
+            )
+            for most in (EIGHT, 2 * EIGHT)
         )
 
     def direct(self, entry: str) -> Variant:

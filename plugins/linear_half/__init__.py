@@ -55,11 +55,16 @@ KERNEL = Kernel(
     attributes=(ACTIVATION,),
     requires=LAYER.requires,
     packing=Packing((W, BIAS), pack, unpack),
-    variants=(*MAPPED.wide(), *MAPPED.narrow(element_bytes=2), MAPPED.direct("linear_half_direct")),
+    variants=(*MAPPED.few_rows(), *MAPPED.wide(), *MAPPED.narrow(element_bytes=2), MAPPED.direct("linear_half_direct")),
     patterns=patterns(NODES_OF_DENSE_LAYERS_IN_HALVES),
     reference=reference,
     examples=(
         *EXAMPLES,
+        # Few rows: blocks of 8 outputs, and of 16, the last of which has 8.
+        {"n": 1, "in": 40, "out": 40, "activation": "gelu"},
+        {"n": 8, "in": 1152, "out": 264, "activation": "silu"},
+        {"n": 13, "in": 520, "out": 96, "activation": "none"},
+        {"n": 3, "in": 1160, "out": 2056, "activation": "none"},
         # Several tiles a multiprocessor, of up to 256 and up to 192 outputs, with many inputs.
         {"n": 5700, "in": 960, "out": 1024, "activation": "none"},
         {"n": 4200, "in": 960, "out": 1280, "activation": "gelu"},

@@ -89,6 +89,46 @@ def test_the_source_computes_the_reference_in_fp16(
 
 @needs_gcc
 @pytest.mark.parametrize(
+    ("variant", "axes", "activation", "types"),
+    [
+        # Blocks of 8 outputs. Chunks for two of eight warps, the last with 8 inputs.
+        ("few8", {"n": 1, "in": 40, "out": 40}, "gelu", "fp16"),
+        ("few16", {"n": 1, "in": 40, "out": 72}, "quick_gelu", "bf16"),
+        # All weights of a warp are loaded at once, and not all.
+        ("few8", {"n": 5, "in": 1160, "out": 72}, "silu", "bf16"),
+        ("few16", {"n": 9, "in": 1160, "out": 40}, "gelu_tanh", "fp16"),
+        ("few8", {"n": 8, "in": 2400, "out": 32}, "none", "fp16"),
+        ("few16", {"n": 16, "in": 2392, "out": 40}, "none", "bf16"),
+        # Blocks of 16 outputs, the last of which has 8; with fewer registers.
+        ("few8", {"n": 8, "in": 1160, "out": 2056}, "relu", "fp16"),
+        pytest.param("few16", {"n": 16, "in": 1160, "out": 2056}, "none", "bf16", marks=pytest.mark.slow),
+        pytest.param("few8", {"n": 5, "in": 808, "out": 6152}, "none", "bf16", marks=pytest.mark.slow),
+        ("few16", {"n": 16, "in": 808, "out": 6160}, "none", "fp16"),
+    ],
+    ids=str,
+)
+def test_few_rows(
+    variant: str, axes: dict[str, int], activation: str, types: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check(variant, axes, activation, unchanged, tmp_path_factory, LINEAR_HALF, types)
+
+
+@needs_gcc
+@pytest.mark.parametrize("inputs", [40, 2392])
+def test_no_infinity_meets_the_zeros_behind_the_last_chunk(
+    inputs: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def change(plain: list[np.ndarray]) -> None:
+        plain[0][1] = np.inf
+        plain[1][:] = np.abs(plain[1]) + np.float16(0.01)  # the products are infinite too, and of one sign
+
+    for variant in ("few8", "few16"):
+        axes = {"n": 3, "in": inputs, "out": 40}
+        check(variant, axes, "none", change, tmp_path_factory, LINEAR_HALF, "fp16")
+
+
+@needs_gcc
+@pytest.mark.parametrize(
     ("variant", "axes"),
     [
         # Stages of 64 inputs, and of 32: rows and inputs that do not fill the last box.
