@@ -53,11 +53,11 @@ struct Outputs {
 
   template <int kCount>
   __device__ __forceinline__ Vector<T, kCount> gates(int row, int column) const {
-    if constexpr (kGates) {
-      return load_vector<kCount>(gate + (static_cast<size_t>(row / tokens * kGateParts + kGatePart) * kOutputs + column));
-    } else {
-      return {};
-    }
+#ifdef GATES_SUMS  // no other kernel has these members
+    return load_vector<kCount>(gate + (static_cast<size_t>(row / tokens * kGateParts + kGatePart) * kOutputs + column));
+#else
+    return {};
+#endif
   }
 
   // Sums of a row become outputs.
