@@ -31,8 +31,8 @@ __host__ __device__ constexpr bool is_launched(const char* name, const char* ent
 
 // A kernel may be launched before the one in front of it has ended (programmatic dependent launch, sm_90). In a usual launch these do nothing.
 
-// Waits for the end of the kernel in front, and for all that it wrote. It is the first statement of most kernels. Before it a kernel may begin bulk
-// copies of weights, which no kernel writes, and touch no other tensor.
+// Waits for the end of the kernel in front, and for all that it wrote. It is the first statement of most kernels. Before it a kernel may begin
+// to copy or load weights, which no kernel writes, and touch no other tensor.
 __device__ __forceinline__ void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

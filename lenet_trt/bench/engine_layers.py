@@ -39,7 +39,7 @@ class SingleLayer:
     @property
     def multiplies(self) -> bool:
         """Return whether TF32, TensorRT's default, could make the layer faster."""
-        return "Conv" in self.nodes or "MatMul" in self.nodes
+        return any(name in self.nodes for name in ("Conv", "MatMul", "Gemm"))
 
     def model(self) -> onnx.ModelProto:
         """Return the layer as a model with an open batch."""
@@ -132,6 +132,19 @@ def _linear(rows: int, inputs: int, outputs: int, *, gelu: bool = False) -> Sing
         {"x": (rows, inputs)},
         1,
         {"w": (inputs, outputs), "b": (outputs,)},
+    )
+
+
+def _vectors(inputs: int, outputs: int) -> SingleLayer:
+    """Make a dense layer of one row an image, as what a step of a diffusion model or a classifier has."""
+    return SingleLayer(
+        f"Linear {inputs} to {outputs} of one row",
+        "y = Gemm<transB = 1>(x, w, b)",
+        {"x": (inputs,)},
+        1,
+        {"w": (outputs, inputs), "b": (outputs,)},
+        batches=(1, 8, 16, 32),
+        precisions=("fp16",),
     )
 
 
@@ -322,6 +335,8 @@ LAYERS = (
     _linear(197, 3072, 768),
     _linear(784, 192, 768),
     _linear(196, 384, 1536, gelu=True),
+    # Of DiT-XL/2, ResNet-50 and a language model.
+    *(_vectors(*sizes) for sizes in ((1152, 1152), (1152, 6912), (2048, 1000), (4096, 4096))),
     # Of ViT-Ti and Swin-T.
     _patches(224, 16, 192, tokens=True),
     _patches(224, 4, 96, tokens=False),

@@ -5,6 +5,7 @@
 #include "copies.cuh"
 #include "lenet5/lenet5.cuh"
 #include "mma.cuh"
+#include "prefetch.cuh"
 
 namespace lenet5 {
 
@@ -41,10 +42,6 @@ __device__ __forceinline__ void copy_block(unsigned char* shared, const void* gl
     const int i = begin + thread * kBytes;
     if (i < kTotal) copy_async<kBytes>(shared_address(shared + i), static_cast<const unsigned char*>(global) + i);
   }
-}
-
-__device__ __forceinline__ void prefetch_l2(const void* global) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }
 
 __device__ __forceinline__ unsigned bits(__half2 value) { return *reinterpret_cast<unsigned*>(&value); }

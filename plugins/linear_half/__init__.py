@@ -15,6 +15,7 @@ from ..linear import reference
 from ..linear.declaration import (
     AXES,
     BIAS,
+    EIGHT,
     EXAMPLES,
     HOPPER,
     LAYER,
@@ -43,6 +44,8 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
 # Operations: by itself a layer of one image or sentence is left to TensorRT; so are inputs of three axes, which its
 # transformers have. docs/zoo.md has the networks where it pays.
 ENOUGH = 400_000_000
+# Weights: a layer of few rows takes the time of reading them, and TensorRT's own takes several times that.
+FEW_ROWS = HOPPER & (n <= 2 * EIGHT) & (inputs * outputs >= 1_000_000)
 MAPPED = replace(LAYER, mapped=True)
 
 KERNEL = Kernel(
@@ -72,7 +75,7 @@ KERNEL = Kernel(
     in_groups=rows_in_groups(n, minimum(inputs, outputs)),
     # Between those of a ConvNeXt at any size.
     beside_plugins=BesidePlugins(both=True, sizes=HOPPER),
-    claims=tuple(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (LAYER.flops >= ENOUGH), MUCH)),
+    claims=(*(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (LAYER.flops >= ENOUGH), MUCH)), FEW_ROWS),
     flops=LAYER.flops,
     source_dir=Path(__file__).parent,
 )
