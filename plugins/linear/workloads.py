@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -38,10 +38,12 @@ def _linear_gelu(*tensors: torch.Tensor) -> torch.Tensor:
     return F.gelu(F.linear(*tensors))
 
 
-def layers_by(kernel: str, precision: Precision, extent: Extent) -> Iterator[Workload]:
+def layers_by(
+    kernel: str, precision: Precision, extent: Extent, sizes: Sequence[tuple[int, int, int, str]] = SIZES
+) -> Iterator[Workload]:
     """Yield the layers by a kernel for some images, beside torch; ``n`` is the number of their tokens."""
     make = partial(layer_workload, "layers", modes=("graph",))
-    for tokens, inputs, outputs, activation in SIZES:
+    for tokens, inputs, outputs, activation in sizes:
         layer = _layer(kernel, inputs, outputs, activation)
         tail = peers.network_peers(layer.function, autotune=False, quick=extent.quick)
         for images in sorted({min(images, MOST_IMAGES) for images in extent.layer_batches}):
