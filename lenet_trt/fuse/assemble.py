@@ -118,9 +118,8 @@ class _Additions:
             if given.array is not None:
                 value = self._tensor(value, given.array)
             if given.view is not None:
-                inner = self._fresh(f"{name}.{tensor.name}")
-                before.append(self._reshape(value, inner, self._constant(f"{inner}.shape", given.view)))
-                value = inner
+                nodes, value = self._viewed(value, given.view, f"{name}.{tensor.name}")
+                before += nodes
             inputs.append(value)
         outputs = list(place.match.outputs)
         for index, (tensor, view) in enumerate(zip(kernel.outputs, place.output_views, strict=True)):
@@ -160,6 +159,17 @@ class _Additions:
                 nodes.append(proto)
             names[output] = self._computed[key]
         return nodes, names[given.nodes[-1].outputs[0]]
+
+    def _viewed(self, value: str, view: Shape, hint: str) -> tuple[list[onnx.NodeProto], str]:
+        """Return the node that views a value in a shape, none where a plugin before has it, and the view's name.
+
+        TensorRT 8.6 gave wrong results where one of its own regions ended in many views of one tensor.
+        """
+        key = ("view", value, view)
+        if key in self._computed:
+            return [], self._computed[key]
+        inner = self._computed[key] = self._fresh(hint)
+        return [self._reshape(value, inner, self._constant(f"{inner}.shape", view))], inner
 
     def _tensor(self, hint: str, array: np.ndarray) -> str:
         """Add a tensor, or return one with the same numbers: layers may share their weights."""

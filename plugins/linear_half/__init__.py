@@ -44,8 +44,8 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
 # Operations: by itself a layer of one image or sentence is left to TensorRT; so are inputs of three axes, which its
 # transformers have. docs/zoo.md has the networks where it pays.
 ENOUGH = 400_000_000
-# Weights: a layer of few rows takes the time of reading them, and TensorRT's own takes several times that.
-FEW_ROWS = HOPPER & (n <= 2 * EIGHT) & (inputs * outputs >= 1_000_000)
+# Weights, whose reading takes the time of few rows. Engines with the layer were faster from the first size to the last.
+FEW_ROWS = HOPPER & (n <= 2 * EIGHT) & (inputs * outputs >= 1_000_000) & (inputs * outputs <= 8_000_000)
 MAPPED = replace(LAYER, mapped=True)
 
 KERNEL = Kernel(
