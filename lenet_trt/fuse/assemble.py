@@ -163,7 +163,7 @@ class _Additions:
     def _viewed(self, value: str, view: Shape, hint: str) -> tuple[list[onnx.NodeProto], str]:
         """Return the node that views a value in a shape, none where a plugin before has it, and the view's name.
 
-        TensorRT 8.6 gave wrong results where one of its own regions ended in many views of one tensor.
+        TensorRT 8.6 gave wrong results where one of its regions ended in several views of one tensor.
         """
         key = ("view", value, view)
         if key in self._computed:

@@ -15,7 +15,6 @@ from ..linear import reference
 from ..linear.declaration import (
     AXES,
     BIAS,
-    EIGHT,
     EXAMPLES,
     HOPPER,
     LAYER,
@@ -44,8 +43,6 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
 # Operations: by itself a layer of one image or sentence is left to TensorRT; so are inputs of three axes, which its
 # transformers have. docs/zoo.md has the networks where it pays.
 ENOUGH = 400_000_000
-# Weights, whose reading takes the time of few rows. Engines with the layer were faster from the first size to the last.
-FEW_ROWS = HOPPER & (n <= 2 * EIGHT) & (inputs * outputs >= 1_000_000) & (inputs * outputs <= 8_000_000)
 MAPPED = replace(LAYER, mapped=True)
 
 KERNEL = Kernel(
@@ -75,7 +72,7 @@ KERNEL = Kernel(
     in_groups=rows_in_groups(n, minimum(inputs, outputs)),
     # Between those of a ConvNeXt at any size.
     beside_plugins=BesidePlugins(both=True, sizes=HOPPER),
-    claims=(*(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (LAYER.flops >= ENOUGH), MUCH)), FEW_ROWS),
+    claims=tuple(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (LAYER.flops >= ENOUGH), MUCH)),
     flops=LAYER.flops,
     source_dir=Path(__file__).parent,
 )
