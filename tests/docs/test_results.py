@@ -22,6 +22,8 @@ STOPPED = {
     "zoo/h200_batch32",
     "h200/layers_group_norm",
     "h200/layers_pixels",
+    "h200/layers_one_row",
+    "zoo/h200_dit_fp32",
 }
 # Their floors count all products; the mask hides half of them, which the kernel leaves out.
 CAUSAL = {"rotary_attention 32 heads, 8 of keys, 1 longer text fp16"}
