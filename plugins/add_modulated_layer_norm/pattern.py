@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from lenet_trt.kernel.shapes import Shape
-from lenet_trt.pattern import Pattern, Views
+from lenet_trt.pattern import Pattern
 
 from ..layer_norm.pattern import BODIES
-from ..modulated_layer_norm.pattern import Norm, modulated, part, tokens_of
+from ..modulated_layer_norm.pattern import Norm, modulated, part, views_of_sum
 
 
 def after_plain_sum(norm: Norm) -> Norm:
@@ -44,15 +42,5 @@ def in_onnx(norm: Norm) -> Norm:
     return body
 
 
-def views(shapes: Mapping[str, Shape]) -> Views | str:
-    """Fold what lies between the images and the columns into tokens."""
-    x, other = ((*shapes[name][:-1], *shapes["scale"]) for name in ("x", "other"))
-    if x != other:
-        return f"the sum of {list(x)} and {list(other)} repeats one of them"
-    found = tokens_of(shapes, "x", ("factor", "shift"))
-    if isinstance(found, str):
-        return found
-    return Views(inputs={**found, "other": found["x"]}, outputs={"y": x, "sum": x}, like="x")
-
-
-PATTERNS = tuple(Pattern(after_plain_sum(norm), views=views, body=in_onnx(body)) for norm, body in BODIES.items())
+VIEWS = views_of_sum("factor", "shift")
+PATTERNS = tuple(Pattern(after_plain_sum(norm), views=VIEWS, body=in_onnx(body)) for norm, body in BODIES.items())

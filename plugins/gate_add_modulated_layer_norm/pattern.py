@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from lenet_trt.kernel.shapes import Shape
-from lenet_trt.pattern import Pattern, Views
+from lenet_trt.pattern import Pattern
 
 from ..layer_norm.pattern import BODIES
-from ..modulated_layer_norm.pattern import Norm, modulated, part, tokens_of
+from ..modulated_layer_norm.pattern import Norm, modulated, part, views_of_sum
 
 OF_IMAGE = ("gate", "factor", "shift")
 
@@ -51,24 +50,13 @@ def in_onnx(norm: Norm, **order: bool) -> Norm:
     return body
 
 
-def views(shapes: Mapping[str, Shape]) -> Views | str:
-    """Fold what lies between the images and the columns into tokens."""
-    x, other = ((*shapes[name][:-1], *shapes["scale"]) for name in ("x", "other"))
-    if x != other:
-        return f"the sum of {list(x)} and {list(other)} repeats one of them"
-    found = tokens_of(shapes, "x", OF_IMAGE)
-    if isinstance(found, str):
-        return found
-    return Views(inputs={**found, "other": found["x"]}, outputs={"y": x, "sum": x}, like="x")
-
-
 def patterns() -> Iterator[Pattern]:
     """Yield the pattern of each way to write a layer norm, and each order of operands."""
     for norm, body in BODIES.items():
         for gate_first in (True, False):
             for other_first in (False, True):
                 order = {"gate_first": gate_first, "other_first": other_first}
-                yield Pattern(after_sum(norm, **order), views=views, body=in_onnx(body, **order))
+                yield Pattern(after_sum(norm, **order), views=views_of_sum(*OF_IMAGE), body=in_onnx(body, **order))
 
 
 PATTERNS = tuple(patterns())

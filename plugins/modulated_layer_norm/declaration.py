@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ OF_IMAGE = (
 GATES = Axis("gates", "parts of the tensor of gates", static=True)
 PART_OF_GATES = gate_part <= gates - 1
 Y = Tensor("y", (n, t, k), "T", "normalised tokens")
-TOKENS = (
+TOKENS: tuple[Mapping[str, Any], ...] = (
     {"n": 1, "t": 1, "k": 8},
     {"n": 3, "t": 7, "k": 96},
     {"n": 2, "t": 197, "k": 384},

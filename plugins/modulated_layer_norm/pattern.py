@@ -65,6 +65,21 @@ def views(shapes: Mapping[str, Shape]) -> Views | str:
     return Views(inputs=found, outputs={"y": (*shapes["x"][:-1], *shapes["scale"])}, like="x")
 
 
+def views_of_sum(*images: str) -> Callable[[Mapping[str, Shape]], Views | str]:
+    """Return the views of a sum of x and other in front of the norm; ``images``: what belongs to an image."""
+
+    def views_with_other(shapes: Mapping[str, Shape]) -> Views | str:
+        x, other = ((*shapes[name][:-1], *shapes["scale"]) for name in ("x", "other"))
+        if x != other:
+            return f"the sum of {list(x)} and {list(other)} repeats one of them"
+        found = tokens_of(shapes, "x", images)
+        if isinstance(found, str):
+            return found
+        return Views(inputs={**found, "other": found["x"]}, outputs={"y": x, "sum": x}, like="x")
+
+    return views_with_other
+
+
 def patterns() -> Iterator[Pattern]:
     """Yield the pattern of each way to write a layer norm."""
     for norm, body in BODIES.items():
