@@ -25,11 +25,12 @@ def read_in_place(
 ) -> tuple[tuple[Input, ...], list[Shape], dict[str, int]]:
     """Return a plugin node's inputs and their shapes, with whole tensors for parts, and attributes that say which."""
     given, seen, attributes = list(inputs), list(shapes), {}
+    declared = {attribute.name: attribute for attribute in kernel.attributes}
     for index, tensor in enumerate(kernel.inputs):
         name = inputs[index].name
         if tensor.part and name is not None and inputs[index].array is None and not inputs[index].nodes:
             found = _whole(graph, name, shapes[index])
-            if found is not None:
+            if found is not None and declared[tensor.part].checked(found[2]) is not None:
                 whole, seen[index], attributes[tensor.part] = found
                 given[index] = replace(inputs[index], name=whole, view=seen[index])
     return tuple(given), seen, attributes

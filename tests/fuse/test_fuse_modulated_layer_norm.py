@@ -80,6 +80,16 @@ class WithTable(InParts):
         return [parts[4], parts[3], parts[5]]
 
 
+class Many(InParts):
+    """Have more parts than the kernel can tell apart."""
+
+    parts = 70
+
+    def of_image(self, x: torch.Tensor) -> list[torch.Tensor]:
+        parts = self.layer(x[:, 0]).chunk(self.parts, dim=1)
+        return [parts[i][:, None] for i in (64, 69, 66)]
+
+
 class Uneven(InParts):
     """Have parts that begin anywhere."""
 
@@ -152,8 +162,9 @@ def test_parts_of_a_tensor_are_read_where_they_lie(
     assert len(sliced) < len([node for node in model.graph.node if node.op_type in ("Slice", "Split")])
 
 
-def test_other_parts_are_slices() -> None:
-    model = exported(Uneven())
+@pytest.mark.parametrize("module", [Uneven, Many])
+def test_other_parts_are_slices(module: type[InParts]) -> None:
+    model = exported(module())
     assert taken(model, GATES) == {GATES: 1}
     (plugin,) = (node for node in fuse(model, [GATES]).model.graph.node if node.op_type == GATES)
     assert {entry.i for entry in plugin.attribute if entry.name.endswith("_part")} == {0}
