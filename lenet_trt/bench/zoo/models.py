@@ -18,6 +18,7 @@ from lenet_trt.bench.zoo.networks import ZooNetwork
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import sha256_file
 from lenet_trt.onnx_model.read import load_model
+from lenet_trt.runtimes.ort import runner
 
 
 @contextmanager
@@ -63,6 +64,11 @@ class ExportedNetwork:
     def shapes(self, batch: int) -> dict[str, tuple[int, ...]]:
         """Return the shape of each input."""
         return {name: (batch, *each.shape) for name, each in self.network.inputs.items()}
+
+    @cached_property
+    def numbers_of_one(self) -> int:
+        """Return how many numbers the results of one input are."""
+        return sum(result.size for result in runner(self.at(1))(self.network.drawn(1)))
 
     @cached_property
     def facts(self) -> dict[str, Any]:

@@ -8,11 +8,19 @@ import numpy as np
 import onnx
 
 from lenet_trt.bench.engine_tool import Arrays, Engine, EngineTool, outputs_of
+from lenet_trt.bench.zoo.models import ExportedNetwork
 from lenet_trt.kernel.examples import relative_error
 from lenet_trt.runtimes.ort import runner
 
+# Of all inputs. TensorRT's program writes results as text: these take 10 MB.
+MOST_NUMBERS = 1 << 20
 # A deep network with random weights rounds more than a layer; what is beyond this computes something else.
 LIMITS = {"fp32": 5e-5, "fp16": 5e-2}
+
+
+def is_compared(exported: ExportedNetwork, batch: int, smallest: int) -> bool:
+    """Return whether results of a batch are compared: those of the smallest one, and others that are no long text."""
+    return batch == smallest or batch * exported.numbers_of_one <= MOST_NUMBERS
 
 
 def checked_results(

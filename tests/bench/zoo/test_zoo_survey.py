@@ -24,7 +24,7 @@ from lenet_trt.bench.record import Record, Row, as_json, load_record
 from lenet_trt.bench.resume import joined
 from lenet_trt.bench.suite import Recording, SuiteOptions
 from lenet_trt.bench.trtexec_engines import TrtexecEngines
-from lenet_trt.bench.zoo import ahead, cases, survey
+from lenet_trt.bench.zoo import ahead, cases, right, survey
 from lenet_trt.bench.zoo.ahead import _build as build
 from lenet_trt.bench.zoo.networks import ZooInput, ZooNetwork
 from lenet_trt.cli import main
@@ -263,7 +263,8 @@ def test_the_tables_add_up_over_all_engines(trtexec: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_plugins")
-def test_results_of_the_smallest_batch_are_compared(trtexec: Path) -> None:
+def test_results_of_the_smallest_batch_are_compared(trtexec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(right, "MOST_NUMBERS", 1)
     first, second = (
         row.extra
         for row in engines_of(survey.measure(options(trtexec, batches=(1, 4))))
@@ -278,6 +279,15 @@ def test_results_of_the_smallest_batch_are_compared(trtexec: Path) -> None:
     (error,) = (column for column in survey.columns(found) if column.heading == "error")
     assert all("wrong" in error.text(row) for row in engines_of(found))
     assert not list(survey.summaries(found)), "what computes something else is not in the sums"
+
+
+@pytest.mark.usefixtures("without_plugins")
+def test_short_results_of_other_batches_are_compared(trtexec: Path) -> None:
+    found = survey.measure(options(trtexec, batches=(1, 4)))
+    assert all(row.extra["right"] for row in engines_of(found))
+    Path(f"{trtexec}.wrong").touch()
+    found = survey.measure(options(trtexec, batches=(1, 4)))
+    assert not any(row.extra["right"] for row in engines_of(found))
 
 
 @pytest.mark.usefixtures("without_plugins")
