@@ -10,6 +10,7 @@ import pytest
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.stage import fuse
+from lenet_trt.onnx_model.fixed_axes import with_sizes
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from plain_runtime import run
 from torch_export import exported_module
@@ -88,6 +89,24 @@ class Many(InParts):
     def of_image(self, x: torch.Tensor) -> list[torch.Tensor]:
         parts = self.layer(x[:, 0]).chunk(self.parts, dim=1)
         return [parts[i][:, None] for i in (64, 69, 66)]
+
+
+class Layers(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Have dense layers one after the other, each behind a norm, with a gate, as a DiT has its perceptrons."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        width = 8 * WIDTH
+        self.of_images = torch.nn.ModuleList(torch.nn.Linear(width, 3 * width) for _ in range(4))
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(4))
+        self.norm = torch.nn.LayerNorm(width, elementwise_affine=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        image = x[:, 0]
+        for of_image, layer in zip(self.of_images, self.layers, strict=True):
+            shift, factor, gate = of_image(image)[:, None].chunk(3, dim=2)
+            x = x + gate * layer(self.norm(x) * (1 + factor) + shift)
+        return x
 
 
 class Uneven(InParts):
@@ -174,3 +193,13 @@ def test_other_parts_are_slices(module: type[InParts]) -> None:
 def test_other_factors_are_left(module: type[Modulated]) -> None:
     with pytest.raises(LenetTrtError, match="no place for it"):
         fuse(exported(module()), [NORM])
+
+
+def test_what_gives_parts_is_not_around_a_group() -> None:
+    torch.manual_seed(3)
+    model = exported_module(Layers().half().eval(), torch.randn(2, 100, 8 * WIDTH, dtype=torch.float16), 17)
+    batch = model.graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    fused = fuse(with_sizes(model, {batch: 2}), "auto", [90]).model
+    assert Counter(plugin_nodes(fused).values()) == {NORM: 1, GATES: 3, "linear_half": 3, "linear_half_gate_add": 1}
+    views = [tuple(node.input) for node in fused.graph.node if node.op_type == "Reshape"]
+    assert len(views) == len(set(views)), "plugins that read one tensor share its view"

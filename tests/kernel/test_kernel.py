@@ -80,6 +80,7 @@ def declare(**changes: Any) -> Kernel:
         ({"requires": h <= 4}, "requires uses h, which is no axis"),
         ({"types": (Types("a", {"T": "float32"}, 0), Types("a", {"T": "float16"}, 0))}, "types has a twice"),
         ({"inputs": (Tensor("y", (n, c), "T", ""),)}, "inputs and outputs has y twice"),
+        ({"inputs": (Tensor("x", (n, c), "T", "", part="of"),)}, "x has the part of; wanted an IntegerAttribute"),
         ({"attributes": (Attribute("act", (1,), ""), Attribute("act", (2,), ""))}, "attributes has act twice"),
         ({"variants": (replace(PORTABLE, name="few", when=axes("q")[0] <= 4), PORTABLE)}, "variant few: when uses q"),
         ({"outputs": (Tensor("y", (n, h), "T", ""),)}, "shape of y uses h"),
