@@ -32,7 +32,7 @@ from lenet_trt.kernel.variants import Variant
 
 Wanted = TypeVar("Wanted")
 Made = TypeVar("Made")
-_KEPT_AS = "3"  # the format of a kept module: a byte that says whether it waits, and the image
+_KEPT_AS = "4"  # the format of a kept module: a byte that says whether it waits, and the image
 
 
 @dataclass(frozen=True)

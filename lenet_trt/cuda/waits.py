@@ -1,7 +1,7 @@
 """Tell from a kernel's PTX whether it may be launched before the kernel in front of it has ended.
 
 Such a kernel waits for that one before it touches what that one may have written. Weights are written by no kernel, and
-bulk copies of them may begin before.
+may be loaded, prefetched and copied in bulk before.
 """
 
 from __future__ import annotations
@@ -21,32 +21,36 @@ _TOUCHES_MEMORY = re.compile(
 )
 _BULK_COPY = re.compile(r"cp\.async\.bulk\.shared::\w+\.global\.mbarrier\b")
 _SOURCE = re.compile(r"\[[^]]*\],\s*\[(%\w+)\]")
+_LOAD = re.compile(r"(?:ld|prefetch)\.global\b")
+_ADDRESS = re.compile(r"\[(%\w+)(?:\+-?\d+)?\]")
 
 
 def waits_before_memory(ptx: str, weights: Collection[str] = ()) -> bool:
     """Return whether a function always waits for the kernel before it, and touches no memory before that.
 
-    ``ptx``: its body. Its parameters and the block's own shared memory do not count, nor do bulk copies from addresses
+    ``ptx``: its body. Its parameters and the block's own shared memory do not count, nor does what is read at addresses
     that come from ``weights``, names of parameters, and from no other pointer. Every thread comes to the wait: what
     stands in front of it branches to nowhere else.
     """
     before, wait, _ = _NO_CODE.sub("", ptx).partition("griddepcontrol.wait;")
     labels = set(_LABEL.findall(before))
-    copied, moves = set[str](), []
+    read, moves = set[str](), []
     for statement in before.split(";"):
         predicate, name, operands = _INSTRUCTION.fullmatch(statement).groups()  # type: ignore[union-attr]  # always fits
         if not name and predicate:
             return False  # it waits where the predicate says so
         if _LEAVES.match(name) or (name.split(".")[0] == "bra" and operands.strip() not in labels):
             return False
-        if _BULK_COPY.match(name) and (source := _SOURCE.match(operands)):
-            copied.add(source[1])
+        if (_BULK_COPY.match(name) and (source := _SOURCE.match(operands))) or (
+            _LOAD.match(name) and (source := _ADDRESS.search(operands))
+        ):
+            read.add(source[1])
         elif _TOUCHES_MEMORY.match(name):
             return False
         elif not name.startswith("ld.param") or "64" in name:  # smaller ones are no pointers
             results, _, sources = operands.partition("}" if operands.startswith("{") else ",")
             moves.append((set(_WORD.findall(results)), set(_WORD.findall(sources))))
-    return bool(wait) and all(_pointers(address, moves) <= set(weights) for address in copied)
+    return bool(wait) and all(_pointers(address, moves) <= set(weights) for address in read)
 
 
 def _pointers(register: str, moves: list[tuple[set[str], set[str]]]) -> set[str]:
