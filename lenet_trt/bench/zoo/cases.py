@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import onnx
+from numpy.typing import NDArray
 
 from lenet_trt.bench.engine_tool import Engine, EngineModel, EngineTool
 from lenet_trt.bench.kept_engines import KeptEngines
@@ -22,6 +24,7 @@ from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.precision import convert
 from lenet_trt.profile.trtexec import Trtexec
+from lenet_trt.runtimes.ort import runner
 from lenet_trt.tensorrt.engine import BuildOptions
 from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY
 
@@ -63,6 +66,11 @@ class ZooCase:
     def plain(self) -> onnx.ModelProto:
         """Return the float model with this batch."""
         return self.exported.at(self.batch)
+
+    @cached_property
+    def wanted(self) -> list[NDArray[Any]]:
+        """Return the float model's results of the inputs that are drawn for this batch."""
+        return list(runner(self.plain)(self.exported.network.drawn(self.batch)))
 
     @cached_property
     def typed(self) -> onnx.ModelProto:

@@ -24,7 +24,7 @@ from lenet_trt.bench.zoo.cases import Builder, ZooCase
 from lenet_trt.bench.zoo.kinds import node_kinds
 from lenet_trt.bench.zoo.models import ExportedNetwork, exported_network, kept_folder
 from lenet_trt.bench.zoo.networks import BATCH_AXIS, ZOO, ZooNetwork
-from lenet_trt.bench.zoo.right import checked_results, is_compared
+from lenet_trt.bench.zoo.right import checked_results
 from lenet_trt.bench.zoo.tables import PLUGINS, TENSORRT
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
 from lenet_trt.cuda.statistics import summarize
@@ -203,8 +203,8 @@ class _Bench:
                 }
                 if backend == PLUGINS:
                     extra["plugins"] = dict(models.plugins)
-                if is_compared(exported, batch, min(self.batches)):
-                    extra |= checked_results(engines, traced.engine, models.plain, drawn, precision)
+                smallest = batch == min(self.batches)
+                extra |= checked_results(engines, traced.engine, models, drawn, smallest=smallest)
                 self.found.add(Row(backend, case, summarize(traced.times_us), None, extra))
             except LenetTrtError as problem:
                 self.found.cannot(backend, case, problem)
