@@ -5,6 +5,7 @@
 // Mapping: layer_norm/block.cuh, a block a row. The other variants keep the row in registers.
 // Bytes: x, other, sum and y once from DRAM, the sum three times from L2.
 #include "layer_norm/block.cuh"
+#include "modulated_layer_norm/of_images.cuh"
 
 using layer_norm::T;
 ASSERT_LAUNCH(add_modulated_layer_norm_block, layer_norm::kThreads, 0);
@@ -16,6 +17,6 @@ extern "C" __global__ void __launch_bounds__(layer_norm::kThreads)
   wait_for_previous_kernel();
   if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
   const layer_norm::Residual residual{other, sum};
-  const layer_norm::ModulatedNorm norm{{scale, bias}, {factor, AXIS_FACTORS, ATTR_FACTOR_PART, tokens}, {shift, AXIS_SHIFTS, ATTR_SHIFT_PART, tokens}};
+  const layer_norm::ModulatedNorm norm = layer_norm::modulated_norm(scale, bias, factor, shift, tokens);
   layer_norm::block_of_row(x, residual, norm, y);
 }

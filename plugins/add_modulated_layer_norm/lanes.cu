@@ -5,6 +5,7 @@
 // Mapping: layer_norm/lanes.cuh.
 // Bytes: x, other, sum and y once; what columns have from L1.
 #include "layer_norm/lanes.cuh"
+#include "modulated_layer_norm/of_images.cuh"
 
 using layer_norm::T;
 ASSERT_LAUNCH_WHERE(add_modulated_layer_norm_lanes, layer_norm::is_written_for(LAUNCH_THREADS), 0);
@@ -16,6 +17,6 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
   wait_for_previous_kernel();
   if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
   const layer_norm::Residual residual{other, sum};
-  const layer_norm::ModulatedNorm norm{{scale, bias}, {factor, AXIS_FACTORS, ATTR_FACTOR_PART, tokens}, {shift, AXIS_SHIFTS, ATTR_SHIFT_PART, tokens}};
+  const layer_norm::ModulatedNorm norm = layer_norm::modulated_norm(scale, bias, factor, shift, tokens);
   layer_norm::rows_of_lanes(x, residual, norm, rows, y);
 }

@@ -5,6 +5,7 @@
 // Mapping: layer_norm/row.cuh, one block a row, of as many threads as the variant declares.
 // Bytes: x, other, sum and y once; what columns have from L2.
 #include "layer_norm/row.cuh"
+#include "modulated_layer_norm/of_images.cuh"
 
 using layer_norm::T;
 ASSERT_LAUNCH_WHERE(gate_add_modulated_layer_norm_row, LAUNCH_THREADS == 128 || LAUNCH_THREADS == 256 || LAUNCH_THREADS == 1024, 0);
@@ -16,6 +17,6 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
   wait_for_previous_kernel();
   if (are_few<layer_norm::kLength>(rows)) allow_next_kernel();
   const layer_norm::GatedResidual residual{{other, sum}, {gate, AXIS_GATES, ATTR_GATE_PART, tokens}};
-  const layer_norm::ModulatedNorm norm{{scale, bias}, {factor, AXIS_FACTORS, ATTR_FACTOR_PART, tokens}, {shift, AXIS_SHIFTS, ATTR_SHIFT_PART, tokens}};
+  const layer_norm::ModulatedNorm norm = layer_norm::modulated_norm(scale, bias, factor, shift, tokens);
   layer_norm::row_in_registers<LAUNCH_THREADS>(x, residual, norm, y);
 }

@@ -35,6 +35,11 @@ constexpr bool kAdds = false, kGates = false;
 #define OTHER_MEMBER static constexpr const T* other = nullptr;
 #endif
 
+// Makes an output of a sum with its bias; the gate and the other number count where the layer has them.
+__device__ __forceinline__ T output_of(float sum, T gate, T other) {
+  return activated<kActivation, T>(kGates ? fmaf(sum, to_float(gate), to_float(other)) : kAdds ? sum + to_float(other) : sum);
+}
+
 template <typename Plan>
 struct StoredRows;  // stored_rows.cuh
 
@@ -66,20 +71,9 @@ struct Outputs {
     const Vector<T, kCount> of_bias = load_vector<kCount>(bias + column);
     Vector<T, kCount> outputs, others{};
     if constexpr (kAdds) others = load_vector<kCount>(other + (static_cast<size_t>(row) * kOutputs + column));
-    if constexpr (kGates) {
-      const Vector<T, kCount> of_image = gates<kCount>(row, column);
+    const Vector<T, kCount> of_image = gates<kCount>(row, column);
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        const float sum = sums[i] + to_float(of_bias.value[i]);
-        outputs.value[i] = activated<kActivation, T>(fmaf(sum, to_float(of_image.value[i]), to_float(others.value[i])));
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        const float sum = sums[i] + to_float(of_bias.value[i]);
-        outputs.value[i] = activated<kActivation, T>(kAdds ? sum + to_float(others.value[i]) : sum);
-      }
-    }
+    for (int i = 0; i < kCount; ++i) outputs.value[i] = output_of(sums[i] + to_float(of_bias.value[i]), of_image.value[i], others.value[i]);
     store_vector(y + (static_cast<size_t>(row) * kOutputs + column), outputs);
   }
 };
