@@ -167,6 +167,15 @@ def moved(graph: WorkingGraph, node: WorkingNode, layout: StridedLayout, output:
     return _sliced(graph, node, layout, shape) if node.is_op("Slice") else None
 
 
+def layout_after(
+    graph: WorkingGraph, layout: StridedLayout | None, steps: Sequence[tuple[WorkingNode, str]]
+) -> StridedLayout | None:
+    """Return the layout of what these nodes give one after the other."""
+    for node, output in steps:
+        layout = None if layout is None else moved(graph, node, layout, output)
+    return layout
+
+
 def part_of_slice(graph: WorkingGraph, node: WorkingNode) -> list[tuple[int, int, int]] | None:
     """Return (axis, start, size) for each axis of a ``Slice`` without steps; None where they are not known."""
     shape, result = known_sizes_of(graph, node.inputs[0]), known_sizes_of(graph, node.outputs[0])

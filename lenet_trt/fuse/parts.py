@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from lenet_trt.fuse.movement import OF_ALL, as_it_lies, joined_factors, known_sizes_of, moved, source_of, written
+from lenet_trt.fuse.movement import OF_ALL, as_it_lies, joined_factors, known_sizes_of, layout_after, source_of, written
 from lenet_trt.fuse.place_views import Input
 from lenet_trt.fuse.working_copy import WorkingGraph
 from lenet_trt.kernel.declaration import Kernel
@@ -38,22 +38,17 @@ def read_in_place(
 
 def _whole(graph: WorkingGraph, name: str, shape: Shape) -> tuple[str, Shape, int] | None:
     """Return the tensor of which ``name`` is a part, its shape with an axis of parts, and which part it is."""
-    *lead, parts, length = shape
     source, steps = source_of(graph, name, (*OF_ALL, "Slice", "Split", "Gather"))
     sizes = known_sizes_of(graph, source)
-    if parts != 1 or not sizes or graph.added_for(source):
+    if len(shape) != 3 or shape[1] != 1 or not sizes or graph.added_for(source):
         return None
-    layout = as_it_lies(sizes)
-    for node, output in steps:
-        following = moved(graph, node, layout, output)
-        if following is None:
-            return None
-        layout = following
+    layout = layout_after(graph, as_it_lies(sizes), steps)
+    if layout is None:
+        return None
+    length = shape[2]
     images = prod(layout.shape) // length
     parts, rest = divmod(prod(sizes), images * length)
-    part = layout.offset // length
-    if parts == 1 or rest or layout.factors != joined_factors([(images, parts * length), (length, 1)]):
-        return None
-    if layout.offset % length or len(lead) != 1:
+    part, within = divmod(layout.offset, length)
+    if parts == 1 or rest or within or layout.factors != joined_factors([(images, parts * length), (length, 1)]):
         return None
     return source, (*written([images]), parts, length), part

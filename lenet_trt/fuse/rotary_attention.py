@@ -27,13 +27,13 @@ from lenet_trt.fuse.movement import (
     as_it_lies,
     joined_factors,
     known_sizes_of,
+    layout_after,
     source_of,
 )
 from lenet_trt.fuse.rotary_positions import NormedRows, rotary_positions, rows_before
 from lenet_trt.fuse.self_attention import (
     TokenRows,
     as_multiplied,
-    layout_after,
     mask_of,
     put_node,
     result_of,

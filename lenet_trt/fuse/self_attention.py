@@ -29,6 +29,7 @@ from lenet_trt.fuse.movement import (
     as_view,
     joined_factors,
     known_sizes_of,
+    layout_after,
     moved,
     source_of,
     written,
@@ -106,15 +107,6 @@ def self_attention(graph: WorkingGraph, node: WorkingNode) -> None:
         **({"guarded": 1} if products.guarded else {}),
     }
     put_node(graph, old, "SelfAttention", inputs, (*rows.tokens, rows.heads, rows.depth), result, attributes)
-
-
-def layout_after(
-    graph: WorkingGraph, layout: StridedLayout | None, steps: Sequence[tuple[WorkingNode, str]]
-) -> StridedLayout | None:
-    """Return the layout of what these nodes give one after the other."""
-    for node, output in steps:
-        layout = None if layout is None else moved(graph, node, layout, output)
-    return layout
 
 
 def as_multiplied(products: Products, layouts: Sequence[StridedLayout | None]) -> list[StridedLayout | None]:

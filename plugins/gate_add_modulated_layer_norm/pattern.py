@@ -8,22 +8,21 @@ from typing import Any
 from lenet_trt.pattern import Pattern
 
 from ..layer_norm.pattern import BODIES
-from ..modulated_layer_norm.pattern import Norm, modulated, part, views_of_sum
+from ..modulated_layer_norm.pattern import ORDERS, Norm, gated_sum, modulated, part, views_of_sum
 
-OF_IMAGE = ("gate", "factor", "shift")
+VIEWS = views_of_sum("gate", "factor", "shift")
 
 
-def after_sum(norm: Norm, *, gate_first: bool, other_first: bool) -> Norm:
+def after_sum(norm: Norm, **order: bool) -> Norm:
     """Return a way to write a layer norm, modulated, behind the sum with its operands in one order."""
 
     def graph(
         op: Any, x: Any, other: Any, gate: Any, factor: Any, shift: Any, scale: Any, bias: Any, epsilon: Any
     ) -> Any:
-        let_through = op.Mul(gate, x) if gate_first else op.Mul(x, gate)
-        total = op.Add(other, let_through) if other_first else op.Add(let_through, other)
+        total = gated_sum(op, x, other, gate, **order)
         return modulated(op, norm(op, total, scale, bias, epsilon), factor, shift), total
 
-    graph.__name__ = f"{norm.__name__}_{gate_first}_{other_first}"
+    graph.__name__ = f"gated_sum_before_{norm.__name__}"
     return graph
 
 
@@ -53,10 +52,8 @@ def in_onnx(norm: Norm, **order: bool) -> Norm:
 def patterns() -> Iterator[Pattern]:
     """Yield the pattern of each way to write a layer norm, and each order of operands."""
     for norm, body in BODIES.items():
-        for gate_first in (True, False):
-            for other_first in (False, True):
-                order = {"gate_first": gate_first, "other_first": other_first}
-                yield Pattern(after_sum(norm, **order), views=views_of_sum(*OF_IMAGE), body=in_onnx(body, **order))
+        for order in ORDERS:
+            yield Pattern(after_sum(norm, **order), views=VIEWS, body=in_onnx(body, **order))
 
 
 PATTERNS = tuple(patterns())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from lenet_trt.kernel import Tensor
+from lenet_trt.kernel import Packing, Tensor
 
-from .declaration import CHUNK, EIGHT, Product
+from .declaration import BIAS, CHUNK, EIGHT, Product, W
 
 
 def to_blocks(parts: np.ndarray) -> np.ndarray:
@@ -27,6 +28,18 @@ def weights_in_blocks(layer: Product) -> Tensor:
 def pack_rows(w: np.ndarray, bias: np.ndarray) -> dict[str, np.ndarray]:
     """Lay the weights [out, in] of a layer in 16 bits out for wgmma."""
     return {"weights": to_blocks(w[np.newaxis]), "bias": bias}
+
+
+def packing_of_rows(axis: int = 1) -> Packing:
+    """Return the packing of a dense layer's weights in 16 bits; ``axis``: that of the inputs in x."""
+
+    def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return pack_rows(weights["w"], weights["bias"])
+
+    def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
+        return {"w": to_rows(op, weights["weights"], weights["bias"], inputs_of_x(op, axis)), "bias": weights["bias"]}
+
+    return Packing((W, BIAS), pack, unpack)
 
 
 def to_rows(op: Any, blocks: str, like: str, inputs: str) -> str:

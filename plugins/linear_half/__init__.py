@@ -1,14 +1,10 @@
 """Declare ``linear_half``: a dense layer over the last axis, with bias and an optional activation, in fp16 and bf16."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from lenet_trt.dims import MODEL_AXES, minimum
-from lenet_trt.kernel import BesidePlugins, Kernel, Packing, float_types
+from lenet_trt.kernel import BesidePlugins, Kernel, float_types
 
 from ..dense.declaration import inputs, n, outputs
 from ..linear import reference
@@ -20,25 +16,13 @@ from ..linear.declaration import (
     LAYER,
     MUCH,
     WIDE_ENOUGH,
-    W,
     X,
     Y,
 )
-from ..linear.packing import inputs_of_x, pack_rows, to_rows, weights_in_blocks
+from ..linear.packing import packing_of_rows, weights_in_blocks
 from ..linear.pattern import patterns
 from ..windows.activation import ACTIVATION, NODES_OF_DENSE_LAYERS_IN_HALVES
 from ..windows.declaration import rows_in_groups
-
-
-def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Lay the weights out for wgmma."""
-    return pack_rows(weights["w"], weights["bias"])
-
-
-def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
-    """Write the nodes that undo it."""
-    return {"w": to_rows(op, weights["weights"], weights["bias"], inputs_of_x(op)), "bias": weights["bias"]}
-
 
 # Operations: by itself a layer of one image or sentence is left to TensorRT; so are inputs of three axes, which its
 # transformers have. docs/zoo.md has the networks where it pays.
@@ -54,7 +38,7 @@ KERNEL = Kernel(
     types=float_types()[1:],
     attributes=(ACTIVATION,),
     requires=LAYER.requires,
-    packing=Packing((W, BIAS), pack, unpack),
+    packing=packing_of_rows(),
     variants=(*MAPPED.few_rows(), *MAPPED.wide(), *MAPPED.narrow(element_bytes=2), MAPPED.direct("linear_half_direct")),
     patterns=patterns(NODES_OF_DENSE_LAYERS_IN_HALVES),
     reference=reference,

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.kernel import Axis, BesidePlugins, Kernel, Packing, Tensor, float_types
+from lenet_trt.kernel import Axis, BesidePlugins, Kernel, Tensor, float_types
 from lenet_trt.kernel.shapes import UNKNOWN, Shape
 from lenet_trt.pattern import Pattern, Views
 
 from ..dense.declaration import inputs, outputs
 from ..linear import reference as dense
-from ..linear.declaration import BIAS, HOPPER, Product, W
-from ..linear.packing import inputs_of_x, to_rows, weights_in_blocks
-from ..linear_half import ENOUGH, pack
+from ..linear.declaration import BIAS, HOPPER, Product
+from ..linear.packing import packing_of_rows, weights_in_blocks
+from ..linear_half import ENOUGH
 from ..windows.activation import ACTIVATION, ACTIVATIONS
 from ..windows.declaration import h, n, w
 
@@ -28,11 +28,6 @@ def reference(
 ) -> np.ndarray:
     """Compute the layer, put channels first, add, then compute the activation."""
     return ACTIVATIONS[activation](np.moveaxis(dense(x, weights, bias, activation="none"), -1, 1) + other)
-
-
-def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
-    """Write the nodes that undo the packing."""
-    return {"w": to_rows(op, weights["weights"], weights["bias"], inputs_of_x(op, 3)), "bias": weights["bias"]}
 
 
 def patterns() -> Iterator[Pattern]:
@@ -86,7 +81,7 @@ KERNEL = Kernel(
     types=float_types()[1:],
     attributes=(ACTIVATION,),
     requires=LAYER.requires,
-    packing=Packing((W, BIAS), pack, unpack),
+    packing=packing_of_rows(3),
     variants=(*LAYER.wide(), *LAYER.narrow(element_bytes=2), LAYER.direct("linear_half_add_direct")),
     patterns=tuple(patterns()),
     reference=reference,

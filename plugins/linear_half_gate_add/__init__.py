@@ -1,22 +1,21 @@
 """Declare ``linear_half_gate_add``: a dense layer of tokens, times a gate of their image, and what is added to it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lenet_trt.kernel import Axis, BesidePlugins, Kernel, Packing, Tensor, float_types
+from lenet_trt.kernel import Axis, BesidePlugins, Kernel, Tensor, float_types
 from lenet_trt.kernel.shapes import Shape
 from lenet_trt.pattern import Pattern, Views
 
 from ..dense.declaration import inputs, outputs
 from ..linear import reference as dense
-from ..linear.declaration import BIAS, HOPPER, Product, W
-from ..linear.packing import inputs_of_x, to_rows, weights_in_blocks
-from ..linear_half import pack
+from ..linear.declaration import BIAS, HOPPER, Product
+from ..linear.packing import packing_of_rows, weights_in_blocks
 from ..modulated_layer_norm.declaration import GATES, PART_OF_GATES, ROWS, gates, n, part_of, t
-from ..modulated_layer_norm.pattern import part, tokens_of
+from ..modulated_layer_norm.pattern import ORDERS, gated_sum, part, tokens_of
 from ..windows.activation import ACTIVATION, ACTIVATIONS
 from ..windows.declaration import IN_FLOATS, rows_in_groups
 
@@ -40,18 +39,11 @@ def reference(
     return ACTIVATIONS[activation](through + other)
 
 
-def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
-    """Write the nodes that undo the packing."""
-    return {"w": to_rows(op, weights["weights"], weights["bias"], inputs_of_x(op, 2)), "bias": weights["bias"]}
-
-
-def nodes(*, gate_first: bool, other_first: bool) -> Callable[..., Any]:
+def nodes(**order: bool) -> Callable[..., Any]:
     """Return the nodes with their operands in one order."""
 
     def graph(op: Any, x: Any, other: Any, gate: Any, w: Any, bias: Any) -> Any:
-        y = op.Gemm(x, w, bias, transB=1)
-        let_through = op.Mul(gate, y) if gate_first else op.Mul(y, gate)
-        return op.Add(other, let_through) if other_first else op.Add(let_through, other)
+        return gated_sum(op, op.Gemm(x, w, bias, transB=1), other, gate, **order)
 
     return graph
 
@@ -71,14 +63,6 @@ def views(shapes: Mapping[str, Shape]) -> Views | str:
     if isinstance(found, str):
         return found
     return Views(inputs={**found, "x": (*found["other"][:-1], x[-1])}, outputs={"y": other}, like="other")
-
-
-def patterns() -> Iterator[Pattern]:
-    """Yield the pattern of each order of operands."""
-    for gate_first in (True, False):
-        for other_first in (False, True):
-            graph = nodes(gate_first=gate_first, other_first=other_first)
-            yield Pattern(graph, {"activation": "none"}, views=views, body=in_onnx)
 
 
 KERNEL = Kernel(
@@ -102,9 +86,9 @@ KERNEL = Kernel(
     types=float_types()[1:],
     attributes=(ACTIVATION, part_of("gate")),
     requires=LAYER.requires & PART_OF_GATES,
-    packing=Packing((W, BIAS), pack, unpack),
+    packing=packing_of_rows(2),
     variants=(*LAYER.wide(), *LAYER.narrow(element_bytes=2), LAYER.direct(f"{NAME}_direct")),
-    patterns=tuple(patterns()),
+    patterns=tuple(Pattern(nodes(**each), {"activation": "none"}, views=views, body=in_onnx) for each in ORDERS),
     reference=reference,
     examples=(
         {"n": 1, "t": 15, "gates": 1, "in": 32, "out": 40, "activation": "none"},

@@ -12,6 +12,8 @@ from lenet_trt.pattern import Pattern, Views
 from ..layer_norm.pattern import BODIES
 
 Norm = Callable[..., Any]
+# The orders of operands of a gated sum.
+ORDERS = tuple({"gate_first": gate, "other_first": other} for gate in (True, False) for other in (False, True))
 
 
 def modulated(op: Any, y: Any, factor: Any, shift: Any) -> Any:
@@ -37,6 +39,12 @@ def in_onnx(norm: Norm) -> Norm:
         return of(norm)(op, x, part(op, factor, factor_part), part(op, shift, shift_part), scale, bias, epsilon)
 
     return body
+
+
+def gated_sum(op: Any, x: Any, other: Any, gate: Any, *, gate_first: bool, other_first: bool) -> Any:
+    """Write other and what a gate lets through of x, with operands in one order."""
+    let_through = op.Mul(gate, x) if gate_first else op.Mul(x, gate)
+    return op.Add(other, let_through) if other_first else op.Add(let_through, other)
 
 
 def part(op: Any, tensor: Any, which: Any) -> Any:
