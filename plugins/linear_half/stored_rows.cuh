@@ -12,22 +12,12 @@
 constexpr int kStoredColumns = 64, kStoredPitch = kStoredColumns + kEight;  // 16 bytes more: rows that are written at once have different banks
 constexpr unsigned kStoredBytes = 16 * kStoredPitch * sizeof(T);            // of a warp
 
-// Makes eight outputs of sums, and of what is added to them.
-__device__ __forceinline__ Vector<T, kEight> with_others(const Vector<T, kEight>& sums, const Vector<T, kEight>& others) {
+// Makes eight outputs of sums, their gates, and what is added to them.
+__device__ __forceinline__ Vector<T, kEight> outputs_of(const Vector<T, kEight>& sums, const Vector<T, kEight>& gates,
+                                                        const Vector<T, kEight>& others) {
   Vector<T, kEight> outputs;
 #pragma unroll
-  for (int i = 0; i < kEight; ++i) outputs.value[i] = activated<kActivation, T>(to_float(sums.value[i]) + to_float(others.value[i]));
-  return outputs;
-}
-
-// The same with gates.
-__device__ __forceinline__ Vector<T, kEight> with_others(const Vector<T, kEight>& sums, const Vector<T, kEight>& others,
-                                                         const Vector<T, kEight>& gates) {
-  Vector<T, kEight> outputs;
-#pragma unroll
-  for (int i = 0; i < kEight; ++i) {
-    outputs.value[i] = activated<kActivation, T>(fmaf(to_float(sums.value[i]), to_float(gates.value[i]), to_float(others.value[i])));
-  }
+  for (int i = 0; i < kEight; ++i) outputs.value[i] = output_of(to_float(sums.value[i]), gates.value[i], others.value[i]);
   return outputs;
 }
 
@@ -88,13 +78,11 @@ struct StoredRows {
     const bool exists = lane % 8 < count && (Plan::kFull || column < kOutputs);
 #pragma unroll
     for (int i = 0; i < 16; i += 4) {
-      if constexpr (kGates) {
+      if constexpr (kAdds) {
         if (exists && row + i < end) {
           const Vector<T, kEight> gates = layer.template gates<kEight>(row + i, column);
-          store_vector(to + i * kOutputs, with_others(load16(eights + i * kStoredPitch), others[i / 4], gates));
+          store_vector(to + i * kOutputs, outputs_of(load16(eights + i * kStoredPitch), gates, others[i / 4]));
         }
-      } else if constexpr (kAdds) {
-        if (exists && row + i < end) store_vector(to + i * kOutputs, with_others(load16(eights + i * kStoredPitch), others[i / 4]));
       } else {
         if (exists && row + i < end) store_vector(to + i * kOutputs, load16(eights + i * kStoredPitch));
       }
