@@ -15,6 +15,7 @@ from lenet_trt.errors import LenetTrtError
 TENSORRT, PLUGINS = "TensorRT", "TensorRT, our plugins"
 _LARGEST = 20
 _LONGEST_NAME = 60
+_WRONG = "its results are wrong"
 
 
 def notes(tool: str | None) -> list[str]:
@@ -24,8 +25,7 @@ def notes(tool: str | None) -> list[str]:
         f"Times are the GPU's for one inference{by} with a CUDA graph and no copies; each batch and precision has an "
         "engine of its own. Layers were timed by the profiler in a second run; what it adds is shared out over them "
         "and left out. What a layer could recover is its time less its floor; of a reformat, all its time. The error "
-        "is of the smallest batch, against ONNX Runtime in float. A time without an interval is the median of one "
-        "trace."
+        "is against ONNX Runtime in float. A time without an interval is the median of one trace."
     ]
 
 
@@ -72,11 +72,15 @@ def summaries(record: Record) -> Iterator[Summary]:
 def _of_right_engines(record: Record) -> Record:
     """Return the record without the times of wrong engines: that of another computation says nothing of the network.
 
-    Results are compared at the smallest batch, and count for all.
+    An engine whose results were not compared is as right as the network's engine of another batch.
     """
-    wrong = {_engine(row) for row in record.rows if row.extra.get("right") is False}
-    untimed: dict[str, Any] = {"stats": None, "extra": {}, "why": "its results are wrong"}
-    return replace(record, rows=tuple(replace(row, **untimed) if _engine(row) in wrong else row for row in record.rows))
+    seen_wrong = {_engine(row) for row in record.rows if row.extra.get("right") is False}
+    untimed: dict[str, Any] = {"stats": None, "extra": {}, "why": _WRONG}
+
+    def is_wrong(row: Row) -> bool:
+        return not row.extra["right"] if "right" in row.extra else _engine(row) in seen_wrong
+
+    return replace(record, rows=tuple(replace(row, **untimed) if is_wrong(row) else row for row in record.rows))
 
 
 def _engine(row: Row) -> tuple[str, int | str, int | str]:
@@ -111,7 +115,8 @@ def by_network(
 ) -> tuple[list[str], list[list[str]]]:
     """Return headings and a line a network, with the time of each case: by TensorRT's own layers and with our plugins.
 
-    ``chosen`` names networks; none means all that have a time. A cell with one time has no plugin in its engine.
+    ``chosen`` names networks; none means all that have a time. A cell with one time has no plugin in its engine;
+    "wrong" stands for the time of an engine of TensorRT's own layers whose results are wrong.
     ``backend``: another one; its times stand alone. ``precision``: the one to show; None means all.
 
     Raises:
@@ -119,12 +124,9 @@ def by_network(
     """
     right = _of_right_engines(record)
     timed = {
-        tuple(row.case.values()): row
+        tuple(row.case.values()): cell
         for row in right.rows
-        if row.backend == backend
-        and precision in (None, row.case["precision"])
-        and _time_us(row)
-        and not _failed(row, right)
+        if row.backend == backend and precision in (None, row.case["precision"]) and (cell := _cell(row, right))
     }
     networks = list(dict.fromkeys(str(network) for network, *_ in timed))
     if unknown := [name for name in chosen if name not in networks]:
@@ -132,29 +134,21 @@ def by_network(
     cases = sorted({(batch, precision) for _, batch, precision in timed}, key=lambda case: int(case[0]))
     cases.sort(key=lambda case: str(case[1]), reverse=True)  # fp32 first, as everywhere
     keys = {name: [(name, *case) for case in cases] for name in chosen or networks}
-    lines = [
-        [name, *(_before_and_after(timed[key], right) if key in timed else "-" for key in mine)]
-        for name, mine in keys.items()
-    ]
+    lines = [[name, *(timed.get(key, "-") for key in mine)] for name, mine in keys.items()]
     return ["network", *(f"{precision}, batch {batch}" for batch, precision in cases)], lines
 
 
-def _failed(row: Row, record: Record) -> bool:
-    """Say whether the engine with our plugins, of the same case, has no time that counts."""
-    after = _after(row, record)
-    return after is not None and _time_us(after) is None
-
-
-def _after(before: Row, record: Record) -> Row | None:
-    return record.find(PLUGINS, **before.case) if before.backend == TENSORRT else None
-
-
-def _before_and_after(before: Row, record: Record) -> str:
-    was = _time_us(before)
-    assert was is not None
-    after = _after(before, record)
-    now = None if after is None else _time_us(after)
-    return duration(was) if now is None else f"{duration(was)} to {duration(now)} ({was / now:.2f}x)"
+def _cell(before: Row, record: Record) -> str | None:
+    """Return the time of an engine, and that with our plugins; None where there is none, or our engine failed."""
+    after = record.find(PLUGINS, **before.case) if before.backend == TENSORRT else None
+    was, now = _time_us(before), None if after is None else _time_us(after)
+    if after is None:
+        return None if was is None else duration(was)
+    if now is None:
+        return None
+    if was is None:
+        return f"wrong to {duration(now)}" if before.why == _WRONG else None
+    return f"{duration(was)} to {duration(now)} ({was / now:.2f}x)"
 
 
 def _time_us(row: Row) -> float | None:
