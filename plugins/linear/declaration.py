@@ -13,8 +13,8 @@ from ..dense.declaration import inputs, n, outputs
 
 EIGHT, CHUNK = 8, 32
 DIRECT_THREADS = 128
-# What linear_half/few_rows.cuh says: from so many outputs on a block has 16 of them, of fewer 8.
-FEW_ROWS_THREADS, MANY_OUTPUTS = 256, 2048
+# What linear_half/few_rows.cuh says: a block has 8 outputs, from so many on 16, for up to 32 rows from so many on 32.
+FEW_ROWS_THREADS, MANY_OUTPUTS, MOST_OUTPUTS = 256, 2048, 4096
 # What tile.cuh says.
 ROWS, THREADS = 128, 384
 MOST_STAYING = 2048  # columns of chunks, 64 bytes each
@@ -165,19 +165,24 @@ class Product:
 
     def few_rows(self) -> tuple[Variant, ...]:
         """Make the variants for so few rows that reading the weights takes the time, of elements of two bytes."""
-        eights = 1 + minimum(self.outputs // MANY_OUTPUTS, 1)  # of outputs, that a block has
-        grid = ceil_div(self.outputs // EIGHT, eights)
         return tuple(
             Variant(
                 f"few{most}",
-                Launch((grid, 1, 1), (FEW_ROWS_THREADS, 1, 1), self.extras),
-                f"up to {most} rows and 8 or 16 outputs a block, whose warps divide the inputs",
+                Launch((self._blocks_of_few(most), 1, 1), (FEW_ROWS_THREADS, 1, 1), self.extras),
+                f"up to {most} rows and 8 to {max(most, 16)} outputs a block, whose warps divide the inputs",
                 source="few_rows.cu",
                 min_sm=80,
                 when=self.rows <= most,
             )
-            for most in (EIGHT, 2 * EIGHT)
+            for most in (EIGHT, 2 * EIGHT, 4 * EIGHT)
         )
+
+    def _blocks_of_few(self, most_rows: int) -> Dim:
+        """Return the number of blocks for up to so many rows."""
+        eights = 1 + minimum(self.outputs // MANY_OUTPUTS, 1)  # of outputs, that a block has
+        if most_rows == 4 * EIGHT:
+            eights = eights + 2 * minimum(self.outputs // MOST_OUTPUTS, 1)
+        return ceil_div(self.outputs // EIGHT, eights)
 
     def direct(self, entry: str) -> Variant:
         """Make the variant for other GPUs."""

@@ -44,11 +44,12 @@ KERNEL = Kernel(
     reference=reference,
     examples=(
         *EXAMPLES,
-        # Few rows: blocks of 8 outputs, and of 16, the last of which has 8.
+        # Few rows: blocks of 8 outputs, and of 16 and 32, the last of which has 8.
         {"n": 1, "in": 40, "out": 40, "activation": "gelu"},
         {"n": 8, "in": 1152, "out": 264, "activation": "silu"},
         {"n": 13, "in": 520, "out": 96, "activation": "none"},
         {"n": 3, "in": 1160, "out": 2056, "activation": "none"},
+        {"n": 21, "in": 1160, "out": 4104, "activation": "silu"},
         # Several tiles a multiprocessor, of up to 256 and up to 192 outputs, with many inputs.
         {"n": 5700, "in": 960, "out": 1024, "activation": "none"},
         {"n": 4200, "in": 960, "out": 1280, "activation": "gelu"},

@@ -9,3 +9,4 @@
 
 ENTRY_OF_FEW_ROWS(linear_half_few8, 8)
 ENTRY_OF_FEW_ROWS(linear_half_few16, 16)
+ENTRY_OF_FEW_ROWS(linear_half_few32, 32)

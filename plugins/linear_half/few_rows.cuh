@@ -1,10 +1,10 @@
-// Dense layers of up to 8 or 16 rows in fp16 or bfloat16: their time is that of reading the weights. Their own `Layer` is included before.
+// Dense layers of up to 8, 16 or 32 rows in fp16 or bfloat16: their time is that of reading the weights. Their own `Layer` is included before.
 //
-// Mapping: a block has 16 outputs of all rows, or 8 where the layer has few. Its warps divide the chunks of inputs, and add their sums through
-// shared memory. Rows of x are the 16-row operand of a product, outputs the columns: so weights are multiplied from the registers into which they
-// were loaded. The order of the inputs within a chunk is free: lane (g = lane / 4, t = lane % 4) loads 16 bytes of the packed weights, 8 inputs of
-// output g, and the same inputs of row g of x. A warp reads 512 neighbouring bytes of the weights at a time. They are loaded some chunks ahead, the
-// first ones before the kernel in front has ended.
+// Mapping: a block has 8, 16 or 32 outputs of all rows, more where the layer has many. Its warps divide the chunks of inputs, and add their sums
+// through shared memory. Rows of x are the 16-row operand of a product, outputs the columns: so weights are multiplied from the registers into which
+// they were loaded. The order of the inputs within a chunk is free: lane (g = lane / 4, t = lane % 4) loads 16 bytes of the packed weights, 8 inputs
+// of output g, and the same inputs of row g of x. A warp reads 512 neighbouring bytes of the weights at a time. They are loaded some chunks ahead,
+// the first ones before the kernel in front has ended.
 //
 // Bytes: the weights once, from memory; x once for each block, from L1 or L2; y once.
 #pragma once
@@ -13,22 +13,21 @@
 #include "mma.cuh"
 #include "prefetch.cuh"
 
-constexpr int kManyOutputs = 2048;  // 16 for each of 128 multiprocessors
-
-// kMostRows: 8 or 16.
+// kMostRows: 8, 16 or 32.
 template <int kMostRows>
 struct FewRows {
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
-  static constexpr int kRowEights = kMostRows / kEight;
-  // Eights of outputs that a block has: as Product.few_rows() of linear/declaration.py says.
-  static constexpr int kEights = kOutputs < kManyOutputs ? 1 : 2, kColumns = kEights * kEight;
-  // Blocks that have room on a multiprocessor: with up to four all blocks are under way at once, where there are as many multiprocessors.
-  static constexpr int kBlocks = kEights == 1 ? 2 : smaller(ceil_div(kOutputs, kManyOutputs), 4);
+  static constexpr int kRowEights = kMostRows / kEight, kProducts = ceil_div(kRowEights, 2);  // of 16 rows
+  // Eights of outputs that a block has: as Product.few_rows() of linear/declaration.py says. 32 rows take as many bytes as 32 outputs.
+  static constexpr int kEights = kOutputs < 2048 ? 1 : kMostRows < 32 || kOutputs < 4096 ? 2 : 4, kColumns = kEights * kEight;
+  // Blocks that have room on a multiprocessor: all that there are for each of 128, up to a number.
+  static constexpr int kBlocks = kEights == 1 ? 2 : smaller(ceil_div(kOutputs, 128 * kColumns), kMostRows < 32 ? 4 : 2);
   // The most chunks of a warp; those whose weights it loads ahead, and whose x: as many as there are registers for.
   static constexpr int kRounds = ceil_div(kAllChunks, kWarps);
-  static constexpr int kAhead = smaller(kRounds, kEights == 1 ? 8 : kBlocks < 4 ? 4 : 3), kXAhead = smaller(kAhead, kBlocks < 4 ? 2 : 1);
+  static constexpr bool kHasRoom = kBlocks * kEights < 8;
+  static constexpr int kAhead = smaller(kRounds, kEights == 1 ? 8 : kHasRoom ? 4 : 3), kXAhead = smaller(kAhead, kHasRoom ? 2 : 1);
   static_assert(kAhead == kRounds || kAhead % kXAhead == 0, "x has the same place in each turn");
-  static constexpr int kPitch = kEight * (2 * kEights - 1);  // of a row of sums: what half a warp writes at once has different banks
+  static constexpr int kPitch = kColumns + (kEights == 1 ? 0 : kEight);  // of a row of sums: what half a warp writes at once has different banks
 
   struct Weights {
     uint4 eights[kEights];
@@ -43,11 +42,10 @@ struct FewRows {
   int left;  // chunks of this warp
   int ends;  // inputs of a row from this lane's on
   bool has_row[kRowEights];
-  const bool has_second;  // eight of outputs
+  const int eights;  // of outputs from the block's first one on
 
   template <typename Layer>
-  __device__ __forceinline__ FewRows(const Layer& layer, int first, int lane)
-      : has_second(kOutputs % (2 * kEight) == 0 || first + kEight < kOutputs) {
+  __device__ __forceinline__ FewRows(const Layer& layer, int first, int lane) : eights((kOutputs - first) / kEight) {
     const int warp = threadIdx.x / 32, g = lane / 4, t = lane % 4, chunk = warp * kAllChunks / kWarps;
     left = (warp + 1) * kAllChunks / kWarps - chunk;
     weights = layer.weights + (static_cast<size_t>(chunk) * kOfAll + first / kEight * kOfEight + (t * kEight + g) * kEight);
@@ -70,7 +68,8 @@ struct FewRows {
     Weights loaded{};
 #pragma unroll
     for (int j = 0; j < kEights; ++j) {
-      if (i < left && (j == 0 || has_second)) loaded.eights[j] = __ldcs(reinterpret_cast<const uint4*>(weights + (i * kOfAll + j * kOfEight)));
+      const bool exists = i < left && (kOutputs % kColumns == 0 || j < eights);
+      if (exists) loaded.eights[j] = __ldcs(reinterpret_cast<const uint4*>(weights + (i * kOfAll + j * kOfEight)));
     }
     return loaded;
   }
@@ -86,13 +85,16 @@ struct FewRows {
     return loaded;
   }
 
-  // Adds the products of a chunk to the sums of rows g and g + 8, of outputs 2t and 2t + 1 of each eight.
-  static __device__ __forceinline__ void multiply(float (&sums)[kEights][4], const Weights& w, const X& x) {
-    const uint4 low = x.eights[0], high = kRowEights == 2 ? x.eights[kRowEights - 1] : uint4{};
+  // Adds the products of a chunk to the sums of rows g and g + 8 of each 16, of outputs 2t and 2t + 1 of each eight.
+  static __device__ __forceinline__ void multiply(float (&sums)[kProducts][kEights][4], const Weights& w, const X& x) {
 #pragma unroll
-    for (int i = 0; i < kEights; ++i) {
-      mma_16x8x16<T>(sums[i], low.x, high.x, low.y, high.y, w.eights[i].x, w.eights[i].y);
-      mma_16x8x16<T>(sums[i], low.z, high.z, low.w, high.w, w.eights[i].z, w.eights[i].w);
+    for (int p = 0; p < kProducts; ++p) {
+      const uint4 low = x.eights[2 * p], high = kRowEights > 1 ? x.eights[smaller(2 * p + 1, kRowEights - 1)] : uint4{};
+#pragma unroll
+      for (int i = 0; i < kEights; ++i) {
+        mma_16x8x16<T>(sums[p][i], low.x, high.x, low.y, high.y, w.eights[i].x, w.eights[i].y);
+        mma_16x8x16<T>(sums[p][i], low.z, high.z, low.w, high.w, w.eights[i].z, w.eights[i].w);
+      }
     }
   }
 };
@@ -114,7 +116,7 @@ __device__ __forceinline__ void dense_of_few_rows(const Layer& layer) {
 #pragma unroll
   for (int i = 0; i < Plan::kXAhead; ++i) x[i] = plan.load_x(i);
 
-  float sums[Plan::kEights][4] = {};
+  float sums[Plan::kProducts][Plan::kEights][4] = {};
 #pragma unroll 1
   for (int round = 0; round < Plan::kRounds; round += Plan::kAhead) {
 #pragma unroll
@@ -132,21 +134,24 @@ __device__ __forceinline__ void dense_of_few_rows(const Layer& layer) {
 #pragma unroll
     for (int j = 0; j < Plan::kRowEights; ++j) {
       float* const to = &parts[threadIdx.x / 32][j * kEight + lane / 4][i * kEight + lane % 4 * 2];
-      *reinterpret_cast<float2*>(to) = make_float2(sums[i][2 * j], sums[i][2 * j + 1]);
+      *reinterpret_cast<float2*>(to) = make_float2(sums[j / 2][i][j % 2 * 2], sums[j / 2][i][j % 2 * 2 + 1]);
     }
   }
   __syncthreads();
-  // Each thread finishes two outputs.
+  // A thread finishes two outputs at a time.
   constexpr int kPairs = Plan::kColumns / 2;
-  const int row = threadIdx.x / kPairs, pair = threadIdx.x % kPairs * 2;
-  if (row >= smaller(layer.n, kMostRows) || first + pair >= kOutputs) return;
-  float totals[2] = {};
 #pragma unroll
-  for (int warp = 0; warp < Plan::kWarps; ++warp) {
-    const float2 part = *reinterpret_cast<const float2*>(&parts[warp][row][pair]);
-    totals[0] += part.x, totals[1] += part.y;
+  for (int first_row = 0; first_row < kMostRows; first_row += Plan::kThreads / kPairs) {
+    const int row = first_row + threadIdx.x / kPairs, pair = threadIdx.x % kPairs * 2;
+    if (row >= smaller(layer.n, kMostRows) || first + pair >= kOutputs) return;
+    float totals[2] = {};
+#pragma unroll
+    for (int warp = 0; warp < Plan::kWarps; ++warp) {
+      const float2 part = *reinterpret_cast<const float2*>(&parts[warp][row][pair]);
+      totals[0] += part.x, totals[1] += part.y;
+    }
+    layer.finish(totals, 0, row, first + pair);
   }
-  layer.finish(totals, 0, row, first + pair);
 }
 
 // x is no __restrict__ pointer: it may be written until the wait, so its loads must stay behind that.

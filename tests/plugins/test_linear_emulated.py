@@ -104,6 +104,12 @@ def test_the_source_computes_the_reference_in_fp16(
         pytest.param("few16", {"n": 16, "in": 1160, "out": 2056}, "none", "bf16", marks=pytest.mark.slow),
         pytest.param("few8", {"n": 5, "in": 808, "out": 6152}, "none", "bf16", marks=pytest.mark.slow),
         ("few16", {"n": 16, "in": 808, "out": 6160}, "none", "fp16"),
+        # Two products of 16 rows; blocks of 8, of 16 and of 32 outputs, the last of which has 8.
+        ("few32", {"n": 19, "in": 40, "out": 40}, "silu", "fp16"),
+        ("few32", {"n": 32, "in": 1160, "out": 72}, "none", "bf16"),
+        pytest.param("few32", {"n": 27, "in": 1160, "out": 2056}, "gelu", "bf16", marks=pytest.mark.slow),
+        ("few32", {"n": 32, "in": 296, "out": 4104}, "none", "fp16"),
+        pytest.param("few32", {"n": 32, "in": 1320, "out": 4120}, "relu", "fp16", marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -122,7 +128,7 @@ def test_no_infinity_meets_the_zeros_behind_the_last_chunk(
         plain[0][1] = np.inf
         plain[1][:] = np.abs(plain[1]) + np.float16(0.01)  # the products are infinite too, and of one sign
 
-    for variant in ("few8", "few16"):
+    for variant in ("few8", "few16", "few32"):
         axes = {"n": 3, "in": inputs, "out": 40}
         check(variant, axes, "none", change, tmp_path_factory, LINEAR_HALF, "fp16")
 
