@@ -11,6 +11,7 @@ from ..linear import reference
 from ..linear.declaration import (
     AXES,
     BIAS,
+    EIGHT,
     EXAMPLES,
     HOPPER,
     LAYER,
@@ -27,6 +28,8 @@ from ..windows.declaration import rows_in_groups
 # Operations: by itself a layer of one image or sentence is left to TensorRT; so are inputs of three axes, which its
 # transformers have. docs/zoo.md has the networks where it pays.
 ENOUGH = 400_000_000
+# Weights, whose reading takes the time of few rows.
+FEW_ROWS = HOPPER & (n <= 2 * EIGHT) & (inputs * outputs >= 250_000)
 MAPPED = replace(LAYER, mapped=True)
 
 KERNEL = Kernel(
@@ -57,7 +60,7 @@ KERNEL = Kernel(
     in_groups=rows_in_groups(n, minimum(inputs, outputs)),
     # Between those of a ConvNeXt at any size.
     beside_plugins=BesidePlugins(both=True, sizes=HOPPER),
-    claims=tuple(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (LAYER.flops >= ENOUGH), MUCH)),
+    claims=(*(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (LAYER.flops >= ENOUGH), MUCH)), FEW_ROWS),
     flops=LAYER.flops,
     source_dir=Path(__file__).parent,
 )
