@@ -66,7 +66,8 @@ def _normal(graph: WorkingGraph, last: WorkingNode) -> tuple[NormNodes, str, flo
         divisor = _divisor(nodes, factor) if product.is_op("Mul") else factor
         root = None if divisor is None else nodes.root(divisor)
         square = None if root is None else nodes.mean(root[0], _LAST)
-        if root is None or square is None or nodes.square(square) != x or _is_distance(graph, x):
+        squared = None if square is None else nodes.square(square)
+        if root is None or squared is None or not _is_cast_alike(nodes, squared, x) or _is_distance(graph, x):
             continue
         if behind is product:
             return nodes, x, root[1]
@@ -76,6 +77,16 @@ def _normal(graph: WorkingGraph, last: WorkingNode) -> tuple[NormNodes, str, flo
         nodes.nodes.append(behind)
         return nodes, before.inputs[0], root[1]
     return None
+
+
+def _is_cast_alike(nodes: NormNodes, squared: str, x: str) -> bool:
+    """Return whether what is squared is x, or both are casts of one value, as diffusers' RMS norm has them."""
+    if squared == x:
+        return True
+    cast, other = nodes.node(squared, "Cast"), nodes.graph.producer(x)
+    if cast is None or other is None or not other.is_op("Cast"):
+        return False
+    return (cast.inputs, cast.attributes) == (other.inputs, other.attributes)
 
 
 def _is_distance(graph: WorkingGraph, name: str) -> bool:

@@ -142,7 +142,7 @@ def test_casts_that_change_nothing_are_not_between_plugins() -> None:
 
 
 def half_model(
-    behind: str, before: str = "x = Cast<to = 1>(a)", outputs: str = "float16[n, 5, 12] y"
+    behind: str, before: str = "x = Cast<to = 1>(a)", outputs: str = "float16[n, 5, 12] y", squared: str = "x"
 ) -> onnx.ModelProto:
     """Return an RMS norm of a [n, 5, 12] in fp16 that is computed in float32; ``behind`` is what follows the root."""
     random = np.random.default_rng(1)
@@ -150,7 +150,7 @@ def half_model(
         <ir_version: 8, opset_import: ["": 18]>
         g (float16[n, 5, 12] a) => ({outputs})
         <float two = {{2.0}}, float epsilon = {{1e-5}}, int64[1] axes = {{-1}}, float16[12] scale, float[12] wide> {{
-          {before} squares = Pow(x, two) mean = ReduceMean(squares, axes) raised = Add(mean, epsilon)
+          {before} squares = Pow({squared}, two) mean = ReduceMean(squares, axes) raised = Add(mean, epsilon)
           root = Sqrt(raised) inverse = Reciprocal(root) normal = Mul(x, inverse) {behind}
         }}""")
     for name, kind in (("scale", np.float16), ("wide", np.float32)):
@@ -161,11 +161,19 @@ def half_model(
 
 SCALED_BEHIND = "narrow = Cast<to = 10>(normal) y = Mul(scale, narrow)"  # LLaMA in half precision
 SCALED_BEFORE = "scaled = Mul(normal, wide) y = Cast<to = 10>(scaled)"  # Gemma
+TWO_CASTS = "x = Cast<to = 1>(a) c = Cast<to = 1>({})"
 
 
-@pytest.mark.parametrize("behind", [SCALED_BEHIND, SCALED_BEFORE], ids=["scaled behind", "scaled before"])
-def test_what_half_precision_computes_in_float32_is_one_kernel(behind: str) -> None:
-    model = half_model(behind)
+@pytest.mark.parametrize(
+    "model",
+    [
+        half_model(SCALED_BEHIND),
+        half_model(SCALED_BEFORE),
+        half_model(SCALED_BEHIND, TWO_CASTS.format("a"), squared="c"),  # TorchScript's exporter, of diffusers
+    ],
+    ids=["scaled behind", "scaled before", "two casts"],
+)
+def test_what_half_precision_computes_in_float32_is_one_kernel(model: onnx.ModelProto) -> None:
     fused = fuse(model, ["rms_norm"]).model
     onnx.checker.check_model(fused, full_check=True)
     assert [node.op_type for node in fused.graph.node if node.op_type != "Reshape"] == ["rms_norm"]
@@ -179,8 +187,9 @@ def test_what_half_precision_computes_in_float32_is_one_kernel(behind: str) -> N
     [
         half_model(SCALED_BEHIND + " z = Relu(x)", outputs="float16[n, 5, 12] y, float[n, 5, 12] z"),
         half_model(SCALED_BEFORE.replace("wide", "each"), before="x = Cast<to = 1>(a) each = Add(wide, x)"),
+        half_model(SCALED_BEHIND, "b = Relu(a) " + TWO_CASTS.format("b"), squared="c"),
     ],
-    ids=["its input in float32 is read elsewhere", "scale of each element"],
+    ids=["its input in float32 is read elsewhere", "scale of each element", "casts of two values"],
 )
 def test_what_is_wanted_in_float32_stays_so(model: onnx.ModelProto) -> None:
     with pytest.raises(LenetTrtError, match="no place for it"):
