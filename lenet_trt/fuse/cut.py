@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,22 @@ class NewNodes:
     def add(self, op_type: str, inputs: Sequence[str], output: str, **attributes: Any) -> None:
         """Add a node."""
         self._nodes.append(helper.make_node(op_type, inputs, [output], name=output, **attributes))
+
+    def copies(self, nodes: Iterable[onnx.NodeProto], read: Mapping[str, str], ending: str) -> dict[str, str]:
+        """Add copies of nodes, in order, and return the names of what they read and give, by those of the nodes'.
+
+        ``read``: other names of what they read; the names of what they give get the ``ending``.
+        """
+        names = dict(read)
+        for node in nodes:
+            names.update({name: f"{name}{ending}" for name in node.output if name})
+            copy = onnx.NodeProto()
+            copy.CopyFrom(node)
+            copy.input[:] = [names.get(name, name) for name in node.input]
+            copy.output[:] = [names.get(name, name) for name in node.output]
+            copy.name = copy.output[0]
+            self._nodes.append(copy)
+        return names
 
     def constant(self, name: str, value: Array) -> str:
         """Add a constant, if it is not there, and return its name."""

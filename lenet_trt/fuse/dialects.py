@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from lenet_trt.fuse.added_numbers import number_behind_new_axis
 from lenet_trt.fuse.casts import layer_between_casts, needless_casts
 from lenet_trt.fuse.channel_norms import norm_of_channels
 from lenet_trt.fuse.cleanings import defaults, empty_parts, factors_of_one, flattening, no_ops, zero_points
@@ -78,6 +79,7 @@ REORDERINGS: tuple[Rule, ...] = (
     dense_layer_of_more_axes,
     dense_layer_of_folded_rows,
     scaled_outputs,
+    number_behind_new_axis,
     products_of_matrices,
     norm_of_channels,
     interleaved_concat,

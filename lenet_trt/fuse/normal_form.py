@@ -25,6 +25,7 @@ group norm          ``GroupNormalization(x, scale, bias, num_groups=..., epsilon
 top k               ``TopK(x, k)`` over the last axis, without the attribute
 mean                of the last axis: -1, in the attribute or the constant ``axes``
 scaling             by a constant power of two: ``Mul``, not ``Div``
+added number        behind an ``Unsqueeze``, not before; see ``added_numbers.py``
 operands            the constant of an ``Add`` or a ``Mul`` is the second one
 order               an activation (``Relu``, ``Tanh``) comes before the ``MaxPool`` that it commutes with
 missing bias        zeros

@@ -11,6 +11,7 @@ from lenet_trt.fuse.constant_sizes import with_known_sizes
 from lenet_trt.fuse.dense_pixels import with_dense_pixels
 from lenet_trt.fuse.joined_layers import with_joined_layers
 from lenet_trt.fuse.normal_form import attention_form, plain_form
+from lenet_trt.fuse.norms_of_readers import with_norms_of_readers
 from lenet_trt.fuse.norms_of_sums import with_norms_of_sums
 from lenet_trt.fuse.place_choice import chosen, nodes_of
 from lenet_trt.fuse.places import Place, find_places
@@ -31,9 +32,9 @@ def places_in_order(
 ) -> Found:
     """Return the model, and what ``find_places`` finds in it.
 
-    It is the given model, or one whose pointwise convolutions are dense layers, where kernels are chosen for all of
-    these; and one whose dense layers around attentions are joined, or have their rows in another order, where a kernel
-    takes the attention so.
+    It is the given model, or one whose pointwise convolutions are dense layers, and whose norms have one reader each,
+    where kernels are chosen for all of these; and one whose dense layers around attentions are joined, or have their
+    rows in another order, where a kernel takes the attention so.
 
     ``usual``: sizes of open axes at which ``claims_on`` says which kernels are chosen; the places are for all sizes.
     """
@@ -43,17 +44,28 @@ def places_in_order(
         if changed is not model:
             model, plain = changed, plain_form(changed)
     claims_on_places = None if usual else claims_on
-    changed, written = with_dense_pixels(model, plain)
-    if written:
-        found = _around_attentions(changed, plain_form(changed), kernels, claims_on_places)
-        changed, places, _ = found
-        if claims_on is not None and usual:
-            changed = with_sizes(changed, usual)
-            places, _ = find_places(changed, kernels, claims_on)
-        # A layer that no kernel takes is slower there: TensorRT has its own for convolutions.
-        if written <= _values_of(changed, nodes_of(chosen(places))):
-            return found
-    return _around_attentions(model, plain, kernels, claims_on_places)
+    found: Found | None = None
+    for written_so in (with_dense_pixels, with_norms_of_readers):
+        changed, written = written_so(model, plain)
+        if not written:
+            continue
+        plain_so = plain_form(changed)
+        found_so = _around_attentions(changed, plain_so, kernels, claims_on_places)
+        # What no kernel takes is slower there: TensorRT has its own layers for convolutions, and one norm is enough.
+        if written <= _taken(found_so, kernels, claims_on, usual):
+            model, plain, found = changed, plain_so, found_so
+    return found or _around_attentions(model, plain, kernels, claims_on_places)
+
+
+def _taken(
+    found: Found, kernels: Sequence[Kernel], claims_on: Sequence[int] | None, usual: Mapping[str, int] | None
+) -> frozenset[str]:
+    """Return what the nodes give that kernels are chosen for, at the usual sizes if there are any."""
+    model, places, _ = found
+    if claims_on is not None and usual:
+        model = with_sizes(model, usual)
+        places, _ = find_places(model, kernels, claims_on)
+    return _values_of(model, nodes_of(chosen(places)))
 
 
 def _around_attentions(
@@ -90,9 +102,13 @@ def _changed(
     ``form``: the model in the form in which attention is written in one way. ``left``: the values inside attentions
     around which layers stay.
     """
-    changed, slices = with_joined_layers(model, form, left)
-    if slices:
-        plain = plain_form(changed)
-        form = attention_form(changed, plain)
-    changed, moved = with_rows_in_order(changed, form, left)
-    return changed, None if moved else plain, slices | moved
+    changed, inside = model, frozenset[str]()
+    current: WorkingGraph | None = plain
+    for rewritten in (with_joined_layers, with_rows_in_order):
+        if current is None:
+            current = plain_form(changed)
+            form = attention_form(changed, current)
+        changed, values = rewritten(changed, form, left)
+        inside |= values
+        current = None if values else current
+    return changed, current, inside

@@ -109,6 +109,50 @@ class Layers(torch.nn.Module):  # type: ignore[misc, name-defined]
         return x
 
 
+class NumberFirst(InParts):
+    """Add 1 before the factors get their axis, as the last norm of diffusers' transformers."""
+
+    number = 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        factor, shift = self.layer(x[:, 0]).chunk(self.parts, dim=1)[:2]
+        return self.norm(x) * (self.number + factor)[:, None] + shift[:, None]
+
+
+class OtherNumberFirst(NumberFirst):
+    """Add another number."""
+
+    number = 2
+
+
+class OfEach(InParts):
+    """Have a factor of each image and column, whose number is added before the columns are."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        factor = self.layer(x[:, 0])[:, :TOKENS]
+        return self.norm(x) * (1 + factor)[:, :, None] + factor[:, :, None]
+
+
+class Twice(InParts):
+    """Modulate one norm twice, as a layer with two attentions of Stable Diffusion 3.5."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = [part[:, None] for part in self.layer(x[:, 0]).chunk(self.parts, dim=1)]
+        total = x + parts[4] * x.cos()
+        norm = self.norm(total)
+        return total + (norm * (1 + parts[0]) + parts[1]).sin() * (norm * self.of_second(parts[2]) + parts[3])
+
+    def of_second(self, factor: torch.Tensor) -> torch.Tensor:
+        return 1 + factor
+
+
+class TwiceOtherwise(Twice):
+    """Modulate a norm by 1 + factor once, and otherwise once."""
+
+    def of_second(self, factor: torch.Tensor) -> torch.Tensor:
+        return factor
+
+
 class Uneven(InParts):
     """Have parts that begin anywhere."""
 
@@ -189,7 +233,28 @@ def test_other_parts_are_slices(module: type[InParts]) -> None:
     assert {entry.i for entry in plugin.attribute if entry.name.endswith("_part")} == {0}
 
 
-@pytest.mark.parametrize("module", [OfTokens, WithoutOne])
+@pytest.mark.parametrize("opset", OPSETS)
+def test_the_number_may_be_added_before_the_axis(opset: int) -> None:
+    model = exported(NumberFirst(), opset)
+    assert taken(model, NORM) == {NORM: 1}
+    (plugin,) = (node for node in fuse(model, [NORM]).model.graph.node if node.op_type == NORM)
+    assert {entry.name: entry.i for entry in plugin.attribute if entry.name.endswith("_part")} == {
+        "factor_part": 0,
+        "shift_part": 1,
+    }
+
+
+@pytest.mark.parametrize("opset", OPSETS[1:])
+def test_a_norm_that_is_modulated_twice_is_computed_twice(opset: int) -> None:
+    assert taken(exported(Twice(), opset), f"{NORM},{GATES}") == {NORM: 1, GATES: 1}
+
+
+@pytest.mark.parametrize("module", [Twice, TwiceOtherwise])
+def test_a_norm_is_computed_once_where_it_is_taken_alone(module: type[Twice]) -> None:
+    assert taken(exported(module()), "layer_norm") == {"layer_norm": 1}
+
+
+@pytest.mark.parametrize("module", [OfTokens, WithoutOne, OtherNumberFirst, OfEach, TwiceOtherwise])
 def test_other_factors_are_left(module: type[Modulated]) -> None:
     with pytest.raises(LenetTrtError, match="no place for it"):
         fuse(exported(module()), [NORM])
