@@ -9,6 +9,7 @@ import onnx
 
 from lenet_trt.fuse.constant_sizes import with_known_sizes
 from lenet_trt.fuse.dense_pixels import with_dense_pixels
+from lenet_trt.fuse.heads_second import with_heads_second
 from lenet_trt.fuse.joined_layers import with_joined_layers
 from lenet_trt.fuse.normal_form import attention_form, plain_form
 from lenet_trt.fuse.norms_of_readers import with_norms_of_readers
@@ -104,7 +105,7 @@ def _changed(
     """
     changed, inside = model, frozenset[str]()
     current: WorkingGraph | None = plain
-    for rewritten in (with_joined_layers, with_rows_in_order):
+    for rewritten in (with_heads_second, with_joined_layers, with_rows_in_order):
         if current is None:
             current = plain_form(changed)
             form = attention_form(changed, current)

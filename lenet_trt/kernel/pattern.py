@@ -50,7 +50,8 @@ class Pattern:
     ``covered_by``: a pattern whose ``body`` computes the same, and more; it stands for that of this one where a file
     has both, since all nodes of a kernel share one function.
     ``any_row_order``: the kernel takes rows as the dense layer before it gives them, so fuse exchanges the movement of
-    rows, such as windows of an image, with the dense layers around it (``fuse/row_order.py``).
+    rows, such as windows of an image, with the dense layers around it (``fuse/row_order.py``), and that of heads with
+    norms and with what joins tokens (``fuse/heads_second.py``).
     """
 
     graph: Callable[..., Any]

@@ -60,5 +60,5 @@ def folded(shapes: Mapping[str, Shape]) -> Views | str:
 
 PATTERNS = (
     Pattern(heads_first, views=folded, body=in_kernel_shapes),
-    Pattern(heads_second, body=in_kernel_shapes),
+    Pattern(heads_second, body=in_kernel_shapes, any_row_order=True),
 )
