@@ -59,21 +59,36 @@ def _layers_before(graph: WorkingGraph, softmax: WorkingNode) -> list[WorkingNod
     if products is None:
         return None
     sources = [source_of_layer(graph, name) for name in products.operands]
-    layers = [graph.producer(name) for name, _ in sources]
-    found = [layer for layer in layers if layer is not None and is_dense_layer(graph, layer)]
-    if len({layer.outputs[0] for layer in found}) != 3 or len({layer.inputs[0] for layer in found}) != 1:
+    found = layers_of_one_input(graph, [name for name, _ in sources])
+    if found is None:
         return None
     queries, keys, values = (graph.constants[layer.inputs[1]].shape for layer in found)
     rotary = [turned for _, turned in sources] == [True, True, False]
     return found if keys == values and (queries == keys or (rotary and queries[0] % keys[0] == 0)) else None
 
 
-def _add_joined(graph: WorkingGraph, layers: Sequence[WorkingNode], new: NewNodes) -> None:
-    """Add one layer in the place of these, and slices of its outputs."""
+def layers_of_one_input(graph: WorkingGraph, names: Sequence[str]) -> list[WorkingNode] | None:
+    """Return the dense layers that give these values, if they are as many layers, and read the same rows."""
+    layers = [graph.producer(name) for name in names]
+    found = [layer for layer in layers if layer is not None and is_dense_layer(graph, layer)]
+    if len({layer.outputs[0] for layer in found}) != len(names) or len({layer.inputs[0] for layer in found}) != 1:
+        return None
+    return found
+
+
+def add_joined_layer(graph: WorkingGraph, layers: Sequence[WorkingNode], new: NewNodes) -> str:
+    """Add one layer in the place of these, and return the name of its outputs, those of the first layer first."""
     name = f"{layers[0].outputs[0]}.joined"
     weights, biases = ([graph.constants[layer.inputs[which]] for layer in layers] for which in (1, 2))
     weight, bias = (f"{name}.weights", np.concatenate(weights)), (f"{name}.bias", np.concatenate(biases))
     new.dense_layer(layers[0].inputs[0], weight, bias, name)
+    return name
+
+
+def _add_joined(graph: WorkingGraph, layers: Sequence[WorkingNode], new: NewNodes) -> None:
+    """Add one layer in the place of these, and slices of its outputs."""
+    name = add_joined_layer(graph, layers, new)
+    weights = [graph.constants[layer.inputs[1]] for layer in layers]
     axis, start = len(graph.shape(layers[0].outputs[0]) or ()) - 1, 0
     for layer, rows in zip(layers, weights, strict=True):
         new.part(name, axis, start, len(rows), layer.outputs[0])

@@ -11,6 +11,7 @@ from lenet_trt.fuse.constant_sizes import with_known_sizes
 from lenet_trt.fuse.dense_pixels import with_dense_pixels
 from lenet_trt.fuse.heads_second import with_heads_second
 from lenet_trt.fuse.joined_layers import with_joined_layers
+from lenet_trt.fuse.joined_tokens import with_joined_tokens
 from lenet_trt.fuse.normal_form import attention_form, plain_form
 from lenet_trt.fuse.norms_of_readers import with_norms_of_readers
 from lenet_trt.fuse.norms_of_sums import with_norms_of_sums
@@ -105,7 +106,7 @@ def _changed(
     """
     changed, inside = model, frozenset[str]()
     current: WorkingGraph | None = plain
-    for rewritten in (with_heads_second, with_joined_layers, with_rows_in_order):
+    for rewritten in (with_heads_second, with_joined_tokens, with_joined_layers, with_rows_in_order):
         if current is None:
             current = plain_form(changed)
             form = attention_form(changed, current)
