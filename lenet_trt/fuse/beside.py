@@ -69,31 +69,56 @@ def neighbours(
 ) -> Neighbours:
     """Return the neighbours of a place, behind what only gives a tensor another shape.
 
+    All around it are also behind what joins the tokens of several tensors, or takes some of them.
+
     ``parts``: of what is read, tensors of which the place reads a part, and which are small.
     """
     nodes = uses.graph.node
 
-    def giver(name: str) -> int | None:
-        while name not in graph.constants and (index := uses.producer.get(name)) is not None:
-            if not _only_reshapes(graph, nodes[index]):
-                return index
-            name = nodes[index].input[0]
-        return None
+    def givers(name: str, *, of_all: bool = False) -> Iterator[int]:
+        index = None if name in graph.constants else uses.producer.get(name)
+        if index is not None:
+            passed = _passed(graph, nodes[index], of_all)
+            yield from () if passed else (index,)
+            for given in passed:
+                yield from givers(given, of_all=of_all)
 
-    def readers(name: str) -> Iterator[int]:
+    def readers(name: str, *, of_all: bool = False) -> Iterator[int]:
         for index in uses.readers.get(name, set()) - match.origins:
-            if _only_reshapes(graph, nodes[index]):
-                yield from readers(nodes[index].output[0])
+            if _passed(graph, nodes[index], of_all):
+                for given in nodes[index].output:
+                    yield from readers(given, of_all=of_all)
             elif nodes[index].op_type != "Shape":
                 yield index
 
     sizes = {name: count(graph.shape(name) or (None,)) or _UNKNOWN for name in read}
-    givers = {name: index for name in read if (index := giver(name)) is not None}
     largest = max(sizes.values(), default=0)
-    large = [index for name, index in givers.items() if name not in parts and _SMALL * sizes[name] > largest]
+    large = [name for name in read if name not in parts and _SMALL * sizes[name] > largest]
     given = match.outputs[0]
-    of_first = frozenset() if given in uses.graph_outputs else frozenset(readers(given))
-    return Neighbours(frozenset(givers.values()), of_first, frozenset(large).union(*map(readers, match.outputs)))
+    return Neighbours(
+        frozenset().union(*map(givers, read)),
+        frozenset() if given in uses.graph_outputs else frozenset(readers(given)),
+        frozenset(index for name in large for index in givers(name, of_all=True)).union(
+            *(readers(name, of_all=True) for name in match.outputs)
+        ),
+    )
+
+
+def _passed(graph: WorkingGraph, node: onnx.NodeProto, of_all: bool) -> Sequence[str]:
+    """Return the inputs of a node behind which neighbours are; ``of_all``: those around a place."""
+    if _only_reshapes(graph, node):
+        return node.input[:1]
+    return _tokens_moved(graph, node) if of_all else ()
+
+
+def _tokens_moved(graph: WorkingGraph, node: onnx.NodeProto) -> Sequence[str]:
+    """Return the tokens [n, tokens, features] that a node joins or parts: it copies them, in whatever layout."""
+    if node.op_type not in ("Concat", "Slice", "Split"):
+        return ()
+    moved = node.input if node.op_type == "Concat" else node.input[:1]
+    shapes = [graph.shape(name) for name in (*moved, *node.output)]
+    kept = {(shape[0], shape[2]) if shape is not None and len(shape) == 3 else None for shape in shapes}
+    return moved if len(kept) == 1 and None not in kept else ()
 
 
 def _only_reshapes(graph: WorkingGraph, node: onnx.NodeProto) -> bool:
