@@ -13,8 +13,8 @@ from ..dense.declaration import inputs, n, outputs
 
 EIGHT, CHUNK = 8, 32
 DIRECT_THREADS = 128
-# What linear_half/few_rows.cuh says: a block has 8 outputs, from so many on 16, for up to 32 rows from so many on 32.
-FEW_ROWS_THREADS, MANY_OUTPUTS, MOST_OUTPUTS = 256, 2048, 4096
+# What linear_half/few_rows.cuh says: a block has 8 outputs, from so many on 16, for up to 32 rows between two numbers 32.
+FEW_ROWS_THREADS, MANY_OUTPUTS, WIDE_FROM, WIDE_TO = 256, 2048, 4096, 8192
 # What tile.cuh says.
 ROWS, THREADS = 128, 384
 MOST_STAYING = 2048  # columns of chunks, 64 bytes each
@@ -181,7 +181,8 @@ class Product:
         """Return the number of blocks for up to so many rows."""
         eights = 1 + minimum(self.outputs // MANY_OUTPUTS, 1)  # of outputs, that a block has
         if most_rows == 4 * EIGHT:
-            eights = eights + 2 * minimum(self.outputs // MOST_OUTPUTS, 1)
+            beyond = minimum(ceil_div(self.outputs, WIDE_TO) - 1, 1)
+            eights = eights + 2 * minimum(self.outputs // WIDE_FROM, 1) - 2 * beyond
         return ceil_div(self.outputs // EIGHT, eights)
 
     def direct(self, entry: str) -> Variant:

@@ -18,8 +18,10 @@ template <int kMostRows>
 struct FewRows {
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
   static constexpr int kRowEights = kMostRows / kEight, kProducts = ceil_div(kRowEights, 2);  // of 16 rows
-  // Eights of outputs that a block has: as Product.few_rows() of linear/declaration.py says. 32 rows take as many bytes as 32 outputs.
-  static constexpr int kEights = kOutputs < 2048 ? 1 : kMostRows < 32 || kOutputs < 4096 ? 2 : 4, kColumns = kEights * kEight;
+  // Eights of outputs that a block has: as Product.few_rows() of linear/declaration.py says. 32 rows take as many bytes as 32 outputs; with more than
+  // 8192 outputs such blocks would not be under way all at once.
+  static constexpr bool kWide = kMostRows == 32 && kOutputs >= 4096 && kOutputs <= 8192;
+  static constexpr int kEights = kOutputs < 2048 ? 1 : kWide ? 4 : 2, kColumns = kEights * kEight;
   // Blocks that have room on a multiprocessor: all that there are for each of 128, up to a number.
   static constexpr int kBlocks = kEights == 1 ? 2 : smaller(ceil_div(kOutputs, 128 * kColumns), kMostRows < 32 ? 4 : 2);
   // The most chunks of a warp; those whose weights it loads ahead, and whose x: as many as there are registers for.

@@ -110,6 +110,7 @@ def test_the_source_computes_the_reference_in_fp16(
         pytest.param("few32", {"n": 27, "in": 1160, "out": 2056}, "gelu", "bf16", marks=pytest.mark.slow),
         ("few32", {"n": 32, "in": 296, "out": 4104}, "none", "fp16"),
         pytest.param("few32", {"n": 32, "in": 1320, "out": 4120}, "relu", "fp16", marks=pytest.mark.slow),
+        pytest.param("few32", {"n": 17, "in": 40, "out": 8200}, "none", "fp16", marks=pytest.mark.slow),
     ],
     ids=str,
 )
