@@ -13,7 +13,7 @@ from ..dense.declaration import inputs, n, outputs
 
 EIGHT, CHUNK = 8, 32
 DIRECT_THREADS = 128
-# What linear_half/few_rows.cuh says: a block has 8 outputs, from so many on 16, for up to 32 rows between two numbers 32.
+# What linear_half/few_rows.cuh says: a block has 8 outputs, from so many on 16, for 32 rows between two numbers 32.
 FEW_ROWS_THREADS, MANY_OUTPUTS, WIDE_FROM, WIDE_TO = 256, 2048, 4096, 8192
 # What tile.cuh says.
 ROWS, THREADS = 128, 384
