@@ -88,8 +88,8 @@ def add_joined_layer(graph: WorkingGraph, layers: Sequence[WorkingNode], new: Ne
 def _add_joined(graph: WorkingGraph, layers: Sequence[WorkingNode], new: NewNodes) -> None:
     """Add one layer in the place of these, and slices of its outputs."""
     name = add_joined_layer(graph, layers, new)
-    weights = [graph.constants[layer.inputs[1]] for layer in layers]
     axis, start = len(graph.shape(layers[0].outputs[0]) or ()) - 1, 0
-    for layer, rows in zip(layers, weights, strict=True):
+    for layer in layers:
+        rows = graph.constants[layer.inputs[1]]
         new.part(name, axis, start, len(rows), layer.outputs[0])
         start += len(rows)
