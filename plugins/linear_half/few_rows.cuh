@@ -22,7 +22,7 @@ struct FewRows {
   // 8192 outputs such blocks would not be under way all at once.
   static constexpr bool kWide = kMostRows == 32 && kOutputs >= 4096 && kOutputs <= 8192;
   static constexpr int kEights = kOutputs < 2048 ? 1 : kWide ? 4 : 2, kColumns = kEights * kEight;
-  // Blocks that have room on a multiprocessor: all that there are for each of 128, up to a number.
+  // Blocks that have room on a multiprocessor: all of its share where there are 128, but no more than leave registers enough.
   static constexpr int kBlocks = kEights == 1 ? 2 : smaller(ceil_div(kOutputs, 128 * kColumns), kMostRows < 32 ? 4 : 2);
   // The most chunks of a warp; those whose weights it loads ahead, and whose x: as many as there are registers for.
   static constexpr int kRounds = ceil_div(kAllChunks, kWarps);
